@@ -1,0 +1,129 @@
+// A ring of shared-memory stages that one warp fills from global memory ahead of its use, and writes back.
+//
+// On sm_90 and later lane 0 issues bulk copies that complete on an mbarrier per stage; elsewhere the warp's
+// lanes copy 16 bytes each and the copy is complete at once. Every lane calls every function. Addresses are
+// 16-byte aligned and sizes multiples of 16 bytes.
+#pragma once
+#include "platform/platform.h"
+
+namespace convx {
+
+#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CONVX_BULK_COPY 1
+#endif
+
+template <int Lanes, int Stages>
+class WarpStages {
+ public:
+  // barriers: Stages 64-bit words of shared memory of this warp alone.
+  CONVX_DEVICE WarpStages(uint64_t* barriers, int lane) : barriers_(barriers), lane_(lane) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) {
+      CONVX_UNROLL
+      for (int stage = 0; stage < Stages; ++stage) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barriers_ + stage)));
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+  }
+
+  // Announces how many bytes load() will bring into a stage, all calls together. The stage must have been
+  // released by a warp_barrier after its last read, and by wait_stores() if it was a store()'s source.
+  CONVX_DEVICE void begin(int stage, uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) {
+      asm volatile(
+          "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barriers_ + stage)),
+          "r"(bytes)
+          : "memory");
+    }
+#else
+    (void)stage;
+    (void)bytes;
+#endif
+  }
+
+  CONVX_DEVICE void load(int stage, void* shared, const void* global, uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) {
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+              shared_address(shared)),
+          "l"(global), "r"(bytes), "r"(shared_address(barriers_ + stage))
+          : "memory");
+    }
+#else
+    (void)stage;
+    copy(shared, global, bytes);
+#endif
+  }
+
+  // Returns when the stage's bytes are there. phase alternates 0, 1 with each use of the same stage.
+  CONVX_DEVICE void wait(int stage, uint32_t phase) {
+#if defined(CONVX_BULK_COPY)
+    asm volatile(
+        "{\n.reg .pred done;\nwait_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+        "wait_%=;\n}" ::"r"(shared_address(barriers_ + stage)),
+        "r"(phase)
+        : "memory");
+#else
+    (void)stage;
+    (void)phase;
+    warp_barrier<Lanes>();
+#endif
+  }
+
+  // Writes shared memory that the warp's lanes have just filled to global memory.
+  CONVX_DEVICE void store(void* global, const void* shared, uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
+    // The copy engine reads through another proxy: each writing lane fences its own stores first.
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane_ == 0) {
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+                   "r"(shared_address(shared)), "r"(bytes)
+                   : "memory");
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+#else
+    warp_barrier<Lanes>();
+    copy(global, shared, bytes);
+    warp_barrier<Lanes>();
+#endif
+  }
+
+  // Shared memory that was a store()'s source may be written again.
+  CONVX_DEVICE void wait_stores() {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+  }
+
+  // Before the kernel ends: every store() is complete.
+  CONVX_DEVICE void finish() {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+  }
+
+ private:
+#if defined(CONVX_BULK_COPY)
+  CONVX_DEVICE static uint32_t shared_address(const void* pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+  }
+#else
+  CONVX_DEVICE void copy(void* to, const void* from, uint32_t bytes) {
+    using Piece = Vector<float, 4>;
+    for (uint32_t i = lane_; i < bytes / 16; i += Lanes) {
+      static_cast<Piece*>(to)[i] = static_cast<const Piece*>(from)[i];
+    }
+  }
+#endif
+
+  uint64_t* barriers_;
+  int lane_;
+};
+
+}  // namespace convx

@@ -1,0 +1,81 @@
+// Loads and stores of several neighbouring elements by one instruction.
+#pragma once
+#include "platform/numeric.h"
+
+namespace convx {
+
+// N elements in one aligned piece of memory; N * sizeof(T) is 1, 2, 4, 8 or 16 bytes for one instruction,
+// a multiple of 16 for several.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
+  T element[N];
+};
+
+#if defined(CONVX_SIMT)
+template <class T, int N>
+CONVX_DEVICE Vector<T, N> load(const T* address) {
+  return *reinterpret_cast<const Vector<T, N>*>(address);
+}
+template <class T, int N>
+CONVX_DEVICE void store(T* address, const Vector<T, N>& value) {
+  *reinterpret_cast<Vector<T, N>*>(address) = value;
+}
+#else
+namespace detail {
+template <int Bytes>
+struct Word;
+template <>
+struct Word<2> {
+  using type = unsigned short;
+};
+template <>
+struct Word<4> {
+  using type = unsigned int;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+template <int Bytes>
+constexpr int word_bytes = Bytes < 16 ? Bytes : 16;
+}  // namespace detail
+
+// Read-only data, through the read-only path where there is one. address is aligned to the vector.
+template <class T, int N>
+CONVX_DEVICE Vector<T, N> load(const T* address) {
+  using Word = typename detail::Word<detail::word_bytes<sizeof(T) * N> >::type;
+  constexpr int kWords = sizeof(T) * N / sizeof(Word);
+  union {
+    Vector<T, N> vector;
+    Word word[kWords];
+  } value;
+  CONVX_UNROLL
+  for (int i = 0; i < kWords; ++i) {
+#if defined(CONVX_CUDA)
+    value.word[i] = __ldg(reinterpret_cast<const Word*>(address) + i);
+#else
+    value.word[i] = reinterpret_cast<const Word*>(address)[i];
+#endif
+  }
+  return value.vector;
+}
+
+template <class T, int N>
+CONVX_DEVICE void store(T* address, const Vector<T, N>& source) {
+  using Word = typename detail::Word<detail::word_bytes<sizeof(T) * N> >::type;
+  constexpr int kWords = sizeof(T) * N / sizeof(Word);
+  union {
+    Vector<T, N> vector;
+    Word word[kWords];
+  } value;
+  value.vector = source;
+  CONVX_UNROLL
+  for (int i = 0; i < kWords; ++i) reinterpret_cast<Word*>(address)[i] = value.word[i];
+}
+#endif
+
+}  // namespace convx

@@ -1,0 +1,41 @@
+// What a planner may know about the device a problem runs on.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace convx {
+
+enum class Backend : uint8_t { cpu, cuda, hip };
+enum class CpuIsa : uint8_t { baseline, avx2, avx512 };
+
+struct DeviceTraits {
+  Backend backend = Backend::cpu;
+  std::string name;            // "NVIDIA H200", "cpu"
+  double bandwidth_GBps = 30;  // measured copy traffic (bytes read plus written), or a cautious default
+  double fp32_TFLOPs = 0.2;    // multiply-adds counted twice
+  // CPU
+  int threads = 1;
+  CpuIsa isa = CpuIsa::baseline;
+  // GPU
+  int lanes = 32;  // threads of a warp (wave)
+  int multiprocessors = 0;
+  int architecture = 0;                // 80, 90, 100 on NVIDIA; 0x906, 0x90a, 0x942, 0x1030 … on AMD
+  int shared_bytes_per_block = 49152;  // the opt-in maximum
+  int shared_bytes_per_multiprocessor = 0;
+  int registers_per_multiprocessor = 65536;
+  int threads_per_multiprocessor = 2048;
+  bool has_bulk_copy() const { return backend == Backend::cuda && architecture >= 90; }
+};
+
+const char* to_string(Backend value);
+const char* to_string(CpuIsa value);  // "baseline", "avx2", "avx512"
+
+// Known devices by name, so that plans can be made and explained on a machine without them: "h200",
+// "a100", "b200", "mi250", "mi300", "rx6900", "rx7900", "rx9070", "dcu-z100".
+DeviceTraits known_device(const std::string& name);
+
+// This machine's CPU: the widest instruction set it and this build have, or what the environment variable
+// CONVX_CPU_ISA (baseline, avx2, avx512; read once) asks for. threads is filled in by the caller.
+DeviceTraits host_cpu();
+
+}  // namespace convx

@@ -1,0 +1,72 @@
+// One convolution, described without tensors: what every method plans from.
+#pragma once
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace convx {
+
+enum class Operation : uint8_t { forward, input_grad, weight_grad };
+enum class DType : uint8_t { float32, float64, float16, bfloat16 };
+enum class Layout : uint8_t { nchw, nhwc };  // nhwc is torch's channels_last
+enum class Activation : uint8_t { none, relu, relu6, silu, hardswish, gelu };
+
+// Bad input; the message names the argument, what was given, what is supported and the way out.
+struct InvalidArgument : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+// Sizes are in elements. For every operation the fields describe the forward convolution: input (batch,
+// in_channels, in_height, in_width), weight (out_channels, in_channels / groups, filter_height,
+// filter_width), output (batch, out_channels, out_height, out_width). bias and activation are the forward
+// epilogue; the gradients have none.
+struct ConvProblem {
+  Operation operation = Operation::forward;
+  DType dtype = DType::float32;
+  Layout layout = Layout::nchw;
+  Activation activation = Activation::none;
+  bool has_bias = false;
+  int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0;
+  int64_t out_channels = 0, out_height = 0, out_width = 0;
+  int64_t filter_height = 1, filter_width = 1;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t padding_top = 0, padding_bottom = 0, padding_left = 0, padding_right = 0;
+  int64_t dilation_h = 1, dilation_w = 1;
+  int64_t groups = 1;
+
+  int64_t in_channels_per_group() const { return in_channels / groups; }
+  int64_t out_channels_per_group() const { return out_channels / groups; }
+  // Depthwise: every group reads one input channel; out_channels_per_group() is the channel multiplier.
+  bool is_depthwise() const { return groups == in_channels; }
+  int64_t input_elements() const { return batch * in_channels * in_height * in_width; }
+  int64_t output_elements() const { return batch * out_channels * out_height * out_width; }
+  int64_t weight_elements() const {
+    return out_channels * in_channels_per_group() * filter_height * filter_width;
+  }
+  // Fewest bytes the operation moves (each operand read once, the result written once) and its multiply-adds
+  // counted as two operations each.
+  double bytes() const;
+  double flops() const;
+  bool operator==(const ConvProblem& other) const;
+  size_t hash() const;
+};
+
+// Fills out_height and out_width from the other fields; throws InvalidArgument for anything no convolution
+// can mean: groups that do not divide, stride or dilation below 1, negative padding, an empty filter, a
+// filter larger than the padded input, sizes whose element count overflows 64 bits.
+void validate_and_size(ConvProblem& problem);
+
+int64_t element_size(DType dtype);  // bytes
+
+// Names used in Python, in messages and in results files.
+const char* to_string(Operation value);
+const char* to_string(DType value);
+const char* to_string(Layout value);  // "nchw", "channels_last"
+const char* to_string(Activation value);
+Operation parse_operation(const std::string& name);
+DType parse_dtype(const std::string& name);
+Layout parse_layout(const std::string& name);
+Activation parse_activation(const std::string& name);  // throws InvalidArgument listing what is supported
+std::string describe(const ConvProblem& problem);      // one line for messages and explain()
+
+}  // namespace convx

@@ -1,0 +1,45 @@
+// What a method of convolution is to the rest of convx: four functions and a name.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "problem/device.h"
+#include "problem/problem.h"
+
+namespace convx {
+
+// Whether a method can run a problem; where it can't, reason is the exact condition that fails.
+struct Support {
+  bool ok = true;
+  std::string reason;
+  static Support yes() { return {}; }
+  static Support no(std::string why) { return {false, std::move(why)}; }
+};
+
+struct Method;
+
+// One way to run one problem on one device: a kernel of the method and its tiling.
+struct Plan {
+  const Method* method = nullptr;
+  std::string candidate;  // the kernel family, selectable as "method/candidate"
+  int kernel = 0;         // the method's own index of that family
+  // Tiling parameters by name, in the order the launcher reads them.
+  std::vector<std::pair<const char*, int64_t>> tiling;
+  int64_t workspace_bytes = 0;
+  double predicted_us = 0;
+  int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
+};
+
+struct Method {
+  const char* name;     // as users select it
+  const char* summary;  // one line: the idea and its paper
+  Support (*supports)(const ConvProblem&, const DeviceTraits&);
+  // Every way the method could run a problem that it supports, the expected fastest first. Never empty.
+  std::vector<Plan> (*candidates)(const ConvProblem&, const DeviceTraits&);
+};
+
+std::string describe(
+    const Plan& plan);  // "depthwise/strip rows=4 columns=4 …, workspace 0 B, predicted 3.1 us"
+
+}  // namespace convx

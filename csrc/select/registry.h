@@ -1,0 +1,32 @@
+// The one table of methods: dispatch, explain(), tests and benchmarks loop over it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "select/method.h"
+
+namespace convx {
+
+// In order of registration; "native", torch's own convolution, is the last and supports everything.
+const std::vector<const Method*>& methods();
+
+struct Choice {
+  Plan plan;
+  bool forced = false;  // named by the user rather than chosen
+  std::string why;
+};
+
+// algorithm: "auto", a method ("depthwise") or one of its candidates ("depthwise/strip"). auto takes the
+// plan with the least predicted time, native included. A named one that can't run throws InvalidArgument
+// with the condition that fails and what could run instead.
+Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);
+
+struct Explanation {
+  const Method* method;
+  Support support;
+  std::vector<Plan> plans;  // empty where support.ok is false
+  bool chosen = false;      // what auto takes
+};
+std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device);
+
+}  // namespace convx
