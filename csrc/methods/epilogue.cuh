@@ -1,5 +1,7 @@
 // The forward epilogue on the device: bias, then activation, in the accumulator's type.
 #pragma once
+#include <limits>
+
 #include "platform/platform.h"
 #include "problem/problem.h"
 
@@ -25,6 +27,30 @@ CONVX_DEVICE A activate(A value, Activation activation) {
       return value * A(0.5) * (A(1) + erf(value * A(0.70710678118654752440)));
   }
   return value;
+}
+
+// A register row at once. Clamps are unrolled; the others go one value at a time through a single copy of
+// their code, by rotating the row, because N unrolled copies of exp and erf would swell every kernel.
+template <class A, int N>
+CONVX_DEVICE void activate(A (&row)[N], Activation activation) {
+  if (activation == Activation::none) return;
+  if (activation == Activation::relu || activation == Activation::relu6) {
+    constexpr A kNoTop = std::numeric_limits<A>::infinity();
+    const A top = activation == Activation::relu6 ? A(6) : kNoTop;
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) {
+      row[i] = row[i] < A(0) ? A(0) : row[i];
+      row[i] = row[i] > top ? top : row[i];
+    }
+    return;
+  }
+  CONVX_NO_UNROLL
+  for (int turn = 0; turn < N; ++turn) {
+    const A first = activate(row[0], activation);
+    CONVX_UNROLL
+    for (int i = 0; i + 1 < N; ++i) row[i] = row[i + 1];
+    row[N - 1] = first;
+  }
 }
 
 }  // namespace convx

@@ -22,6 +22,7 @@
 #endif
 
 #define CONVX_UNROLL _Pragma("unroll")
+#define CONVX_NO_UNROLL _Pragma("unroll 1")
 
 #if defined(CONVX_SIMT)
 #define CONVX_DEVICE inline
@@ -30,10 +31,17 @@
 #define CONVX_DYNAMIC_SHARED(name) unsigned char* const name = SIMT_DYNAMIC_SHARED()
 #define CONVX_SKIP_OTHER_WARPS(lanes) static_assert((lanes) == 32 || (lanes) == 64, "lanes")
 #undef CONVX_UNROLL
+#undef CONVX_NO_UNROLL
 #define CONVX_UNROLL
+#define CONVX_NO_UNROLL
 #else
 #define CONVX_DEVICE __device__ __forceinline__
+#if defined(CONVX_CUDA)
 #define CONVX_KERNEL(threads, min_blocks) __global__ void __launch_bounds__(threads, min_blocks)
+#else
+// HIP's second bound counts waves of a SIMD, not blocks; the compiler weighs occupancy well without it.
+#define CONVX_KERNEL(threads, min_blocks) __global__ void __launch_bounds__(threads)
+#endif
 #define CONVX_SHARED(type, name, dims) __shared__ type name dims
 #define CONVX_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #if defined(CONVX_CUDA)
