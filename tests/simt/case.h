@@ -1,0 +1,24 @@
+// One line of the driver's input: a problem, the device to plan for, and how to run it.
+#pragma once
+#include <istream>
+#include <string>
+
+#include "problem/device.h"
+#include "problem/problem.h"
+#include "simt.h"
+
+namespace simt_test {
+
+struct Case {
+  convx::ConvProblem problem;
+  std::string device = "h200";
+  std::string only;  // candidates whose description contains this; all where empty
+  std::string orders = "forward,reverse,shuffled";
+  uint64_t seed = 1;
+  int64_t max_plans = 1000;
+};
+
+// "key=value key=value …"; README.md lists the keys. Throws std::invalid_argument for an unknown one.
+Case parse_case(const std::string& line);
+
+}  // namespace simt_test

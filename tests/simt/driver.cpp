@@ -1,0 +1,212 @@
+// Runs the candidates of one kernel family on the host executor: a problem per line on the standard input, a
+// verdict per plan on the standard output. Compiled once per family, named by CONVX_FAMILY. See README.md.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "case.h"
+#include "methods/depthwise/family.h"
+#include "platform/platform.h"
+#include "reference.h"
+
+#define CONVX_JOIN_(a, b) a##b
+#define CONVX_JOIN(a, b) CONVX_JOIN_(a, b)
+
+namespace simt_test {
+namespace {
+
+using namespace convx;
+
+const depthwise::Family& family = depthwise::CONVX_JOIN(CONVX_FAMILY, _family);
+depthwise::Launch* const launch_family = &depthwise::CONVX_JOIN(launch_, CONVX_FAMILY);
+
+// Memory of exactly the size asked for, so that the address sanitizer sees every overrun, filled with NaN.
+struct Buffer {
+  explicit Buffer(int64_t count) : bytes(count), memory(new unsigned char[count]) {
+    std::memset(memory.get(), 0xFF, count);
+  }
+  int64_t bytes;
+  std::unique_ptr<unsigned char[]> memory;
+};
+
+template <class T>
+void put(Buffer& buffer, int64_t index, double value) {
+  const T element = narrow<T>(static_cast<Accumulator<T>>(value));
+  std::memcpy(buffer.memory.get() + index * sizeof(T), &element, sizeof(T));
+}
+template <class T>
+double get(const Buffer& buffer, int64_t index) {
+  T element;
+  std::memcpy(&element, buffer.memory.get() + index * sizeof(T), sizeof(T));
+  return widen(element);
+}
+
+// Small integers other than zero: every product and sum is exact in every dtype, so that any order of
+// summation gives the same result and one wrong, missing or repeated product shows.
+template <class T>
+Buffer fill(int64_t count, uint64_t seed, std::vector<double>& values) {
+  const int range = sizeof(T) == 2 ? 3 : 8;
+  uint64_t state = seed * 0x9e3779b97f4a7c15u | 1;
+  Buffer buffer(count * sizeof(T));
+  values.resize(count);
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const int magnitude = 1 + static_cast<int>((state >> 33) % range);
+    values[i] = (state >> 63) ? magnitude : -magnitude;
+    put<T>(buffer, i, values[i]);
+  }
+  return buffer;
+}
+
+bool is_exact(Activation activation) {
+  return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
+}
+
+template <class T>
+double relative_tolerance(Activation activation) {
+  if (is_exact(activation)) return 0;
+  if (std::is_same<T, double>::value) return 1e-14;
+  if (std::is_same<T, float>::value) return 2e-6;
+  return std::is_same<T, float16>::value ? 2e-3 : 1.6e-2;
+}
+
+// Empty where the result is right.
+template <class T>
+std::string compare(const ConvProblem& problem, const Buffer& result, const std::vector<double>& expected) {
+  const double tolerance = relative_tolerance<T>(problem.activation);
+  int64_t wrong = 0, first = -1;
+  Buffer rounded(sizeof(T));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    put<T>(rounded, 0, expected[i]);
+    const double want = get<T>(rounded, 0), got = get<T>(result, i);
+    const double allowed = tolerance * std::fmax(std::fabs(want), 1);
+    const bool right = got == want || std::fabs(got - want) <= allowed;
+    if (right) continue;
+    if (wrong++ == 0) first = static_cast<int64_t>(i);
+  }
+  if (!wrong) return "";
+  put<T>(rounded, 0, expected[first]);
+  std::ostringstream text;
+  text << wrong << " of " << expected.size() << " elements are wrong, the first at " << first << ": "
+       << get<T>(result, first) << " instead of " << get<T>(rounded, 0);
+  return text.str();
+}
+
+// As convx::describe, which needs the plan's method: this program is linked with one family alone.
+std::string describe(const Plan& plan) {
+  std::ostringstream text;
+  text << plan.candidate;
+  for (const auto& [name, value] : plan.tiling) text << ' ' << name << '=' << value;
+  return text.str();
+}
+
+simt::Options options_for(const DeviceTraits& device, const std::string& order, uint64_t seed) {
+  simt::Options options;
+  options.lanes = device.lanes;
+  options.shared_limit = device.shared_bytes_per_block;
+  options.static_limit =
+      std::min<size_t>(device.backend == Backend::cuda ? 48 * 1024 : 64 * 1024, options.shared_limit);
+  options.seed = seed;
+  if (order == "reverse") {
+    options.order = simt::Order::reverse;
+    options.reverse_blocks = true;
+  } else if (order == "shuffled") {
+    options.order = simt::Order::shuffled;
+  } else if (order != "forward") {
+    throw std::invalid_argument("unknown order '" + order + "'");
+  }
+  return options;
+}
+
+template <class T>
+int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& plans) {
+  const ConvProblem& problem = it.problem;
+  Operands operands;
+  const bool forward = problem.operation == Operation::forward;
+  const int64_t none = 0;
+  Buffer input = fill<T>(problem.operation == Operation::input_grad ? none : problem.input_elements(),
+                         it.seed, operands.input);
+  Buffer weight = fill<T>(problem.operation == Operation::weight_grad ? none : problem.weight_elements(),
+                          it.seed + 1, operands.weight);
+  Buffer bias = fill<T>(problem.has_bias ? problem.out_channels : none, it.seed + 2, operands.bias);
+  Buffer output_grad = fill<T>(forward ? none : problem.output_elements(), it.seed + 3, operands.output_grad);
+  const std::vector<double> expected = reference(problem, operands);
+  int failures = 0;
+  for (const Plan& plan : plans) {
+    const std::string text = simt_test::describe(plan);
+    if (text.find(it.only) == std::string::npos) continue;
+    std::stringstream orders(it.orders);
+    for (std::string order; std::getline(orders, order, ',');) {
+      // Before the run, so that an abort of the sanitizers is attributed.
+      std::printf("RUN  %s %s\n", order.c_str(), text.c_str());
+      std::fflush(stdout);
+      Buffer result(result_elements(problem) * sizeof(T));
+      Buffer workspace(plan.workspace_bytes);
+      Pointers pointers;
+      if (!operands.input.empty()) pointers.input = input.memory.get();
+      if (!operands.weight.empty()) pointers.weight = weight.memory.get();
+      if (problem.has_bias) pointers.bias = bias.memory.get();
+      if (!operands.output_grad.empty()) pointers.output_grad = output_grad.memory.get();
+      pointers.result = result.memory.get();
+      pointers.workspace = workspace.memory.get();
+      simt::options() = options_for(device, order, it.seed);
+      simt::watch_result(pointers.result, result.bytes);
+      std::string error;
+      try {
+        launch_family(plan, problem, pointers, nullptr);
+        error = compare<T>(problem, result, expected);
+      } catch (const std::exception& exception) {
+        error = exception.what();
+      }
+      if (error.empty()) continue;
+      ++failures;
+      std::printf("FAIL %s %s: %s\n", order.c_str(), text.c_str(), error.c_str());
+    }
+  }
+  return failures;
+}
+
+int run_line(const std::string& line) {
+  const Case it = parse_case(line);
+  const DeviceTraits device = known_device(it.device);
+  std::vector<Plan> plans;
+  const Support support = family.supports(it.problem, device);
+  if (support.ok) family.append(it.problem, device, plans);
+  if (static_cast<int64_t>(plans.size()) > it.max_plans) plans.resize(it.max_plans);
+  std::printf("CASE %zu plans, %s: %s\n", plans.size(), family.name, line.c_str());
+  if (!support.ok) std::printf("NONE %s\n", support.reason.c_str());
+  switch (it.problem.dtype) {
+    case DType::float32:
+      return run<float>(it, device, plans);
+    case DType::float64:
+      return run<double>(it, device, plans);
+    case DType::float16:
+      return run<float16>(it, device, plans);
+    case DType::bfloat16:
+      return run<bfloat16>(it, device, plans);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace simt_test
+
+int main() {
+  int failures = 0, lines = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    ++lines;
+    try {
+      failures += simt_test::run_line(line);
+    } catch (const std::exception& exception) {
+      ++failures;
+      std::printf("FAIL %s: %s\n", line.c_str(), exception.what());
+    }
+  }
+  std::printf("DONE %d cases, %d failures\n", lines, failures);
+  return failures ? 1 : 0;
+}

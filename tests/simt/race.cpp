@@ -1,0 +1,198 @@
+// The address sanitizer is told to call a function at each load and store (see build.py). The ones below take
+// the place of the sanitizer's own: they do its check, and this file's. Compiled without the sanitizer
+// itself.
+//
+// A thread's accesses are stamped with the number of block barriers and of its warp's barriers passed so far.
+// Of two accesses in one block, the earlier is ordered before the later if its block stamp is smaller, or if
+// both are of one warp and its warp stamp is smaller. Shuffles order nothing.
+#include "race.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#if defined(SIMT_ADDRESS_SANITIZER)
+extern "C" void __sanitizer_print_stack_trace();
+#endif
+
+namespace simt::race {
+namespace {
+
+constexpr size_t kGranule = 2;  // bytes per cell: no kernel has smaller elements
+constexpr int kMany = -1;
+
+struct Stamp {
+  uint32_t block = 0;  // 0: never
+  uint32_t warp_barriers = 0;
+  int16_t warp = 0;
+  int16_t thread = 0;  // kMany: several lanes of the warp, or of several warps where warp is kMany too
+};
+
+struct Region {
+  const char* name;
+  uintptr_t begin = 0, end = 0;
+  bool across_blocks = false;  // whether accesses of other blocks count
+  std::vector<Stamp> writes = {}, reads = {};
+};
+
+bool watching = false;
+Region regions[] = {{"shared memory"}, {"the result"}};
+uint32_t block_stamp = 0, first_stamp_of_block = 0;
+int lanes_of_warp = 32;
+std::vector<uint32_t> warp_barriers;
+
+void watch(Region& region, const void* memory, size_t bytes) {
+  region.begin = reinterpret_cast<uintptr_t>(memory);
+  region.end = region.begin + bytes;
+  region.writes.assign((bytes + kGranule - 1) / kGranule, Stamp());
+  region.reads = region.writes;
+}
+
+bool is_ordered(const Region& region, const Stamp& before, const Stamp& now) {
+  if (before.block == 0) return true;
+  if (before.block < first_stamp_of_block) return !region.across_blocks;
+  if (before.block < now.block) return true;
+  if (before.warp != now.warp) return false;
+  return before.warp_barriers < now.warp_barriers || before.thread == now.thread;
+}
+
+void print_stack() {
+#if defined(SIMT_ADDRESS_SANITIZER)
+  __sanitizer_print_stack_trace();
+#endif
+}
+
+// Keeps of a block's readers enough to tell whether a later write by any thread races with one of them.
+void merge_read(Stamp& read, const Stamp& now) {
+  if (read.block != now.block) {
+    read = now;
+  } else if (read.warp != now.warp) {
+    read.warp = read.thread = kMany;
+  } else if (read.warp_barriers != now.warp_barriers) {
+    read = now;
+  } else if (read.thread != now.thread) {
+    read.thread = kMany;
+  }
+}
+
+void check(Region& region, uintptr_t address, size_t bytes, bool is_write) {
+  const int thread = current_thread();
+  const int warp = thread / lanes_of_warp;
+  const Stamp now{block_stamp, warp_barriers[warp], static_cast<int16_t>(warp), static_cast<int16_t>(thread)};
+  const size_t last = (address + bytes - 1 - region.begin) / kGranule;
+  for (size_t i = (address - region.begin) / kGranule; i <= last && i < region.writes.size(); ++i) {
+    const bool after_write = is_ordered(region, region.writes[i], now);
+    if (after_write && (!is_write || is_ordered(region, region.reads[i], now))) {
+      is_write ? void(region.writes[i] = now) : merge_read(region.reads[i], now);
+      continue;
+    }
+    const Stamp& other = after_write ? region.reads[i] : region.writes[i];
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "race in %s at byte %zu: thread %d %s what thread %d %s with no barrier between",
+                  region.name, static_cast<size_t>(address - region.begin), thread,
+                  is_write ? "writes" : "reads", other.thread, after_write ? "reads" : "writes");
+    print_stack();
+    stop_thread(text);
+  }
+}
+
+}  // namespace
+
+void enable(bool on) {
+  watching = on;
+}
+void watch_shared(const void* memory, size_t bytes) {
+  watch(regions[0], memory, bytes);
+}
+void watch_result(const void* memory, size_t bytes) {
+  watch(regions[1], memory, bytes);
+  regions[1].across_blocks = true;
+}
+void begin_block(int threads, int lanes) {
+  lanes_of_warp = lanes;
+  warp_barriers.assign(threads / lanes, 0);
+  first_stamp_of_block = ++block_stamp;
+}
+void block_barrier() {
+  ++block_stamp;
+}
+void warp_barrier(int warp) {
+  ++warp_barriers[warp];
+}
+
+}  // namespace simt::race
+
+#if defined(SIMT_ADDRESS_SANITIZER)
+extern "C" {
+void __asan_get_shadow_mapping(size_t* scale, size_t* offset);
+void* __asan_region_is_poisoned(void* begin, size_t size);
+void __asan_report_load_n(void* address, size_t size);
+void __asan_report_store_n(void* address, size_t size);
+}
+
+namespace {
+
+size_t shadow_offset() {
+  size_t scale = 0, offset = 0;
+  __asan_get_shadow_mapping(&scale, &offset);
+  return offset;
+}
+
+inline void access(void* pointer, size_t bytes, bool is_write) {
+  using namespace simt::race;
+  static const size_t offset = shadow_offset();
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  // A shadow byte says how much of its 8 bytes may be used; 0 is all of them.
+  const int8_t first = *reinterpret_cast<const int8_t*>((address >> 3) + offset);
+  const int8_t last = *reinterpret_cast<const int8_t*>(((address + bytes - 1) >> 3) + offset);
+  if ((first | last) != 0 && __asan_region_is_poisoned(pointer, bytes)) {
+    is_write ? __asan_report_store_n(pointer, bytes) : __asan_report_load_n(pointer, bytes);
+  }
+  if (!watching) return;
+  for (Region& region : regions) {
+    if (address >= region.begin && address < region.end) check(region, address, bytes, is_write);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+void __asan_load1(void* address) {
+  access(address, 1, false);
+}
+void __asan_load2(void* address) {
+  access(address, 2, false);
+}
+void __asan_load4(void* address) {
+  access(address, 4, false);
+}
+void __asan_load8(void* address) {
+  access(address, 8, false);
+}
+void __asan_load16(void* address) {
+  access(address, 16, false);
+}
+void __asan_loadN(void* address, size_t bytes) {
+  access(address, bytes, false);
+}
+void __asan_store1(void* address) {
+  access(address, 1, true);
+}
+void __asan_store2(void* address) {
+  access(address, 2, true);
+}
+void __asan_store4(void* address) {
+  access(address, 4, true);
+}
+void __asan_store8(void* address) {
+  access(address, 8, true);
+}
+void __asan_store16(void* address) {
+  access(address, 16, true);
+}
+void __asan_storeN(void* address, size_t bytes) {
+  access(address, bytes, true);
+}
+}
+#endif

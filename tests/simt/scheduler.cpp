@@ -1,0 +1,314 @@
+// Runs the blocks of a grid, one at a time, one fiber per thread, and checks how threads meet.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "fiber.h"
+#include "race.h"
+#include "shared_memory.h"
+#include "simt.h"
+
+simt::Extent threadIdx, blockIdx, blockDim, gridDim;
+
+namespace simt {
+namespace {
+
+enum class State : uint8_t { ready, at_block_barrier, at_warp_barrier, at_shuffle, done };
+
+const char* to_string(State state) {
+  switch (state) {
+    case State::ready:
+      return "running";
+    case State::at_block_barrier:
+      return "at a block barrier";
+    case State::at_warp_barrier:
+      return "at a warp barrier";
+    case State::at_shuffle:
+      return "at a shuffle";
+    case State::done:
+      return "finished";
+  }
+  return "";
+}
+
+struct Thread {
+  Fiber fiber;
+  State state = State::ready;
+  const char* file = "";
+  int line = 0;
+  unsigned shuffles = 0;  // values of two successive shuffles are kept: a lane may be one ahead
+  alignas(16) unsigned char given[2][16];
+};
+
+struct Machine {
+  Options options;
+  const char* kernel = "";
+  const std::function<void()>* body = nullptr;
+  std::vector<Thread> threads;  // as many as the largest block so far
+  int count = 0;                // of this block
+  int current = 0;
+  SharedMemory shared;
+  std::string error;
+  uint64_t random = 1;
+};
+
+Machine& machine() {
+  static Machine* const instance = new Machine;  // outlives every fiber
+  return *instance;
+}
+
+const char* base_name(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+std::string format(const char* text, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, text);
+  std::vsnprintf(buffer, sizeof buffer, text, arguments);
+  va_end(arguments);
+  return buffer;
+}
+
+std::string where(int thread) {
+  const Thread& it = machine().threads[thread];
+  if (it.state == State::done || it.state == State::ready) {
+    return format("thread %d is %s", thread, to_string(it.state));
+  }
+  return format("thread %d is %s at %s:%d", thread, to_string(it.state), base_name(it.file), it.line);
+}
+
+void record(const std::string& message) {
+  Machine& m = machine();
+  m.error =
+      format("%s, block (%u, %u, %u): %s", m.kernel, blockIdx.x, blockIdx.y, blockIdx.z, message.c_str());
+}
+
+// From inside a thread: gives up the launch. The fiber is abandoned: what its frames own is leaked.
+[[noreturn]] void stop(const std::string& message) {
+  Machine& m = machine();
+  record(message);
+  m.threads[m.current].state = State::done;
+  m.threads[m.current].fiber.suspend(true);
+  std::abort();
+}
+
+void thread_main() {
+  Fiber::entered();
+  Machine& m = machine();
+  (*m.body)();
+  m.threads[m.current].state = State::done;
+  m.threads[m.current].fiber.suspend(true);
+  std::abort();
+}
+
+void wait(State state, const char* file, int line) {
+  Machine& m = machine();
+  Thread& thread = m.threads[m.current];
+  thread.state = state;
+  thread.file = file;
+  thread.line = line;
+  thread.fiber.suspend();
+}
+
+void require_lanes(int lanes, const char* file, int line) {
+  const int device = machine().options.lanes;
+  if (lanes == device) return;
+  stop(format("code for warps of %d lanes at %s:%d, run on a device of %d", lanes, base_name(file), line,
+              device));
+}
+
+uint64_t next_random(uint64_t& state) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+void arrange(std::vector<int>& order, int count, Order how, uint64_t& random) {
+  order.resize(count);
+  for (int i = 0; i < count; ++i) order[i] = how == Order::reverse ? count - 1 - i : i;
+  if (how != Order::shuffled) return;
+  for (int i = count - 1; i > 0; --i) std::swap(order[i], order[next_random(random) % (i + 1)]);
+}
+
+bool same_call(const Thread& a, const Thread& b) {
+  return a.state == b.state && a.line == b.line && std::strcmp(a.file, b.file) == 0;
+}
+
+// Runs the warp that starts at first until all its threads are finished or at a block barrier.
+void run_warp(int first) {
+  Machine& m = machine();
+  static std::vector<int> order;
+  for (;;) {
+    arrange(order, m.options.lanes, m.options.order, m.random);
+    for (int lane : order) {
+      Thread& thread = m.threads[first + lane];
+      if (thread.state != State::ready) continue;
+      m.current = first + lane;
+      threadIdx.x = m.current;
+      thread.fiber.resume();
+      if (!m.error.empty()) return;
+    }
+    int waiting = -1;
+    for (int i = first; i < first + m.options.lanes; ++i) {
+      const State state = m.threads[i].state;
+      if (state == State::at_warp_barrier || state == State::at_shuffle) waiting = i;
+    }
+    if (waiting < 0) return;
+    for (int i = first; i < first + m.options.lanes; ++i) {
+      if (same_call(m.threads[i], m.threads[waiting])) continue;
+      record("the warp diverges: " + where(waiting) + ", " + where(i));
+      return;
+    }
+    if (m.threads[waiting].state == State::at_warp_barrier) race::warp_barrier(first / m.options.lanes);
+    for (int i = first; i < first + m.options.lanes; ++i) m.threads[i].state = State::ready;
+  }
+}
+
+void run_block() {
+  Machine& m = machine();
+  m.shared.begin_block();
+  race::begin_block(m.count, m.options.lanes);
+  for (int i = 0; i < m.count; ++i) {
+    m.threads[i].state = State::ready;
+    m.threads[i].shuffles = 0;
+    m.threads[i].fiber.start(thread_main, i);
+  }
+  const int warps = m.count / m.options.lanes;
+  std::vector<int> order;
+  for (;;) {
+    arrange(order, warps, m.options.order, m.random);
+    for (int warp : order) {
+      run_warp(warp * m.options.lanes);
+      if (!m.error.empty()) return;
+    }
+    int waiting = -1, finished = -1;
+    for (int i = 0; i < m.count; ++i) (m.threads[i].state == State::done ? finished : waiting) = i;
+    if (waiting < 0) return;
+    for (int i = 0; i < m.count; ++i) {
+      if (same_call(m.threads[i], m.threads[waiting])) continue;
+      record("the block's barrier diverges: " + where(waiting) + ", " + where(i));
+      return;
+    }
+    race::block_barrier();
+    for (int i = 0; i < m.count; ++i) m.threads[i].state = State::ready;
+  }
+}
+
+void check_launch(Extent grid, uint32_t threads, uint32_t shared_bytes) {
+  const Machine& m = machine();
+  if (m.options.lanes != 32 && m.options.lanes != 64) record(format("warps of %d lanes", m.options.lanes));
+  if (threads == 0 || threads > m.options.max_threads || threads % m.options.lanes) {
+    record(format("%u threads: a block has whole warps of %d, %u threads at most", threads, m.options.lanes,
+                  m.options.max_threads));
+  }
+  if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
+    record(format("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z));
+  }
+  if (shared_bytes > m.options.shared_limit) {
+    record(format("%u bytes of dynamic shared memory, over the limit of %zu", shared_bytes,
+                  m.options.shared_limit));
+  }
+}
+
+}  // namespace
+
+Options& options() {
+  static Options instance;
+  return instance;
+}
+
+void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_bytes,
+            const std::function<void()>& body) {
+  Machine& m = machine();
+  m.options = options();
+  m.kernel = name;
+  m.body = &body;
+  m.error.clear();
+  m.random = m.options.seed * 0x9e3779b97f4a7c15u | 1;
+  blockIdx = Extent{0, 0, 0};
+  check_launch(grid, threads, shared_bytes);
+  if (!m.error.empty()) throw Error(m.error);
+  m.count = static_cast<int>(threads);
+  if (m.threads.size() < threads) m.threads.resize(threads);
+  m.shared.configure(m.options.shared_limit, m.options.static_limit, shared_bytes);
+  race::enable(m.options.detect_races);
+  threadIdx = Extent{0, 0, 0};
+  blockDim = Extent{threads, 1, 1};
+  gridDim = grid;
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  for (uint64_t i = 0; i < blocks && m.error.empty(); ++i) {
+    const uint64_t block = m.options.reverse_blocks ? blocks - 1 - i : i;
+    blockIdx.x = static_cast<uint32_t>(block % grid.x);
+    blockIdx.y = static_cast<uint32_t>(block / grid.x % grid.y);
+    blockIdx.z = static_cast<uint32_t>(block / grid.x / grid.y);
+    run_block();
+  }
+  race::enable(false);
+  m.shared.release();
+  if (!m.error.empty()) throw Error(m.error);
+}
+
+void watch_result(const void* memory, size_t bytes) {
+  race::watch_result(memory, bytes);
+}
+
+void block_barrier(const char* file, int line) {
+  wait(State::at_block_barrier, file, line);
+}
+
+namespace race {
+void stop_thread(const std::string& message) {
+  stop(message);
+}
+int current_thread() {
+  return machine().current;
+}
+}  // namespace race
+
+namespace detail {
+
+int lane() {
+  return machine().current % machine().options.lanes;
+}
+
+void warp_barrier(int lanes, const char* file, int line) {
+  require_lanes(lanes, file, line);
+  wait(State::at_warp_barrier, file, line);
+}
+
+void exchange(int lanes, const void* value, void* result, size_t bytes, int source_lane, const char* file,
+              int line) {
+  require_lanes(lanes, file, line);
+  if (source_lane < 0 || source_lane >= lanes) {
+    stop(format("shuffle from lane %d of %d at %s:%d", source_lane, lanes, base_name(file), line));
+  }
+  Machine& m = machine();
+  const int source = m.current - lane() + source_lane;
+  Thread& thread = m.threads[m.current];
+  const unsigned slot = thread.shuffles++ % 2;
+  std::memcpy(thread.given[slot], value, bytes);
+  wait(State::at_shuffle, file, line);
+  std::memcpy(result, m.threads[source].given[slot], bytes);
+}
+
+void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line) {
+  std::string problem;
+  void* array = machine().shared.array(key, bytes, alignment, problem);
+  if (!array) stop(problem + format(" at %s:%d", base_name(file), line));
+  return array;
+}
+
+unsigned char* dynamic_shared(const char* file, int line) {
+  unsigned char* memory = machine().shared.dynamic();
+  if (!memory) stop(format("the launch gave no dynamic shared memory, used at %s:%d", base_name(file), line));
+  return memory;
+}
+
+}  // namespace detail
+}  // namespace simt

@@ -1,0 +1,103 @@
+// Host executor: runs device kernels as plain C++, for tests on machines without a GPU.
+//
+// A kernel compiled with -DCONVX_SIMT is an ordinary function. simt::launch runs each block of the grid in
+// turn with one fiber per GPU thread; fibers give way at barriers and shuffles alone, in an order that
+// simt::options() sets. What a GPU would leave undefined raises simt::Error:
+//   - a barrier or shuffle that not all threads of the block or warp reach, or that they reach at different
+//   calls;
+//   - a shuffle whose source lies outside the warp, warp code built for another width than the device's;
+//   - more shared memory, threads or blocks than the device has;
+//   - in address-sanitized builds, accesses to the same address by two threads, one of them a write, with no
+//     barrier between (race.cpp).
+// Shared memory holds 0xFF (NaN, -1) until it is written, and has red zones that the address sanitizer knows.
+#pragma once
+#include <math.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+namespace simt {
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// In which order the warps of a block, and the lanes of a warp, run between two barriers.
+enum class Order { forward, reverse, shuffled };
+
+struct Options {
+  int lanes = 32;  // threads of a warp: 32 or 64
+  Order order = Order::forward;
+  uint64_t seed = 1;                // of Order::shuffled
+  size_t shared_limit = 64 * 1024;  // bytes a block may have, static and dynamic together
+  size_t static_limit = 48 * 1024;  // of those, in CONVX_SHARED arrays
+  uint32_t max_threads = 1024;      // of a block
+  bool detect_races = true;         // where the build can
+  bool reverse_blocks = false;      // last block first
+};
+Options& options();
+
+struct Extent {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+// Also finds races on this memory, between threads of different blocks too. Zero bytes: no more.
+void watch_result(const void* memory, size_t bytes);
+
+// Runs body once per thread of the grid. body is the kernel with its arguments bound.
+void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_bytes,
+            const std::function<void()>& body);
+
+// The rest is called by kernels. Default arguments record the call site, so that threads which meet at
+// different barriers are told apart.
+#define SIMT_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace detail {
+// key is unique to the array; the first thread of a block that asks lays it out.
+void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line);
+unsigned char* dynamic_shared(const char* file, int line);
+void warp_barrier(int lanes, const char* file, int line);
+// Waits for the warp, then copies what source_lane gave into result.
+void exchange(int lanes, const void* value, void* result, size_t bytes, int source_lane, const char* file,
+              int line);
+int lane();
+}  // namespace detail
+
+void block_barrier(SIMT_SITE);
+
+template <int Lanes>
+void warp_barrier(SIMT_SITE) {
+  detail::warp_barrier(Lanes, file, line);
+}
+
+template <int Lanes, class T>
+T shuffle(T value, int source_lane, SIMT_SITE) {
+  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable<T>::value, "shuffled values fit 16 bytes");
+  T result;
+  detail::exchange(Lanes, &value, &result, sizeof(T), source_lane, file, line);
+  return result;
+}
+
+template <int Lanes, class T>
+T shuffle_xor(T value, int mask, SIMT_SITE) {
+  return shuffle<Lanes>(value, detail::lane() ^ mask, file, line);
+}
+
+}  // namespace simt
+
+#define SIMT_SHARED(type, name, dims)                                                    \
+  using name##_simt_type = type dims;                                                    \
+  static const char name##_simt_key = 0;                                                 \
+  name##_simt_type& name = *static_cast<name##_simt_type*>(::simt::detail::shared_array( \
+      &name##_simt_key, sizeof(name##_simt_type), alignof(name##_simt_type), __FILE__, __LINE__))
+#define SIMT_DYNAMIC_SHARED() ::simt::detail::dynamic_shared(__FILE__, __LINE__)
+
+// Built-ins with the names kernels use.
+extern simt::Extent threadIdx, blockIdx, blockDim, gridDim;
+using std::max;
+using std::min;
