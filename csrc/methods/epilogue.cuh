@@ -1,7 +1,5 @@
 // The forward epilogue on the device: bias, then activation, in the accumulator's type.
 #pragma once
-#include <limits>
-
 #include "platform/platform.h"
 #include "problem/problem.h"
 
@@ -35,12 +33,11 @@ template <class A, int N>
 CONVX_DEVICE void activate(A (&row)[N], Activation activation) {
   if (activation == Activation::none) return;
   if (activation == Activation::relu || activation == Activation::relu6) {
-    constexpr A kNoTop = std::numeric_limits<A>::infinity();
-    const A top = activation == Activation::relu6 ? A(6) : kNoTop;
+    const bool capped = activation == Activation::relu6;
     CONVX_UNROLL
     for (int i = 0; i < N; ++i) {
       row[i] = row[i] < A(0) ? A(0) : row[i];
-      row[i] = row[i] > top ? top : row[i];
+      row[i] = capped && row[i] > A(6) ? A(6) : row[i];
     }
     return;
   }
