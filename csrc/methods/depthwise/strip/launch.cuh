@@ -1,0 +1,128 @@
+// From a plan to a launch of the strip kernel, for one element type.
+#pragma once
+#include "methods/depthwise/family.h"
+#include "methods/depthwise/strip/geometry.h"
+#include "methods/depthwise/strip/kernel.cuh"
+#include "platform/launch.h"
+
+namespace convx::depthwise::strip {
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
+
+template <class T>
+struct Call {
+  View view;
+  int lanes;
+  const T *source, *weight, *bias;
+  T* result;
+  Activation activation;
+  Stream stream;
+};
+
+template <class T, int Filter, Mapping M, Variant V>
+void start(const Call<T>& call) {
+  using Shape = Form<T, Filter, M, V>;
+  constexpr Tile kTile = Shape::kTile;
+  const Geometry geometry = geometry_of(call.view, Filter, kTile, call.lanes);
+  const View& view = call.view;
+  const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
+  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
+  const auto aligned_to = [](const void* pointer) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer) / sizeof(T));
+  };
+  Arguments<T> a{};
+  a.source = call.source, a.weight = call.weight, a.bias = call.bias, a.result = call.result;
+  a.source_height = narrow_int(view.source_height), a.source_width = narrow_int(view.source_width);
+  a.result_height = narrow_int(view.result_height), a.result_width = narrow_int(view.result_width);
+  a.first_source_row = narrow_int(geometry.first_source_row);
+  a.first_result_row = narrow_int(geometry.first_result_row);
+  a.column_shift = narrow_int(geometry.column_shift);
+  a.first_strip = narrow_int(geometry.first_strip);
+  a.step = narrow_int(geometry.step), a.lead = narrow_int(geometry.lead);
+  a.groups_per_warp = narrow_int(geometry.groups_per_warp);
+  a.load_width = access_width(kTile.columns, view.source_width, aligned_to(call.source));
+  a.store_width = access_width(
+      Shape::Index::kResults, view.result_width,
+      aligned_to(call.result) | (geometry.column_shift < 0 ? -geometry.column_shift : geometry.column_shift));
+  a.group_lanes = divide_by(geometry.group_lanes), a.segments = divide_by(geometry.segments);
+  a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.result_channels);
+  a.multiplier = divide_by(
+      view.mapping == Mapping::transpose2 || view.flip ? 1 : view.result_channels / view.source_channels);
+  a.units = static_cast<uint32_t>(geometry.units);
+  a.flip = view.flip;
+  a.activation = call.activation;
+  with_lanes(call.lanes, [&](auto width) {
+    constexpr int kLanes = decltype(width)::value;
+    Grid grid;
+    grid.x = static_cast<uint32_t>(divide_up(geometry.warps(), kTile.threads / kLanes));
+    launch_kernel(strip_kernel<kLanes, T, Filter, M, V>, "depthwise strip", grid, kTile.threads, 0,
+                  call.stream, a);
+  });
+}
+
+template <class T, int Filter>
+void start_filter(const Call<T>& call, Variant variant) {
+  const bool whole = variant != Variant::ragged;
+  switch (call.view.mapping) {
+    case Mapping::correlate1:
+      if (variant == Variant::tall) return start<T, Filter, Mapping::correlate1, Variant::tall>(call);
+      if (variant == Variant::flat) return start<T, Filter, Mapping::correlate1, Variant::flat>(call);
+      if constexpr (has_halves(Filter, Mapping::correlate1) && !std::is_same_v<T, float16>) {
+        if (variant == Variant::rows_only)
+          return start<T, Filter, Mapping::correlate1, Variant::rows_only>(call);
+        if (variant == Variant::columns_only) {
+          return start<T, Filter, Mapping::correlate1, Variant::columns_only>(call);
+        }
+      }
+      return start<T, Filter, Mapping::correlate1, Variant::ragged>(call);
+    case Mapping::correlate2:
+      if (whole) return start<T, Filter, Mapping::correlate2, Variant::tall>(call);
+      return start<T, Filter, Mapping::correlate2, Variant::ragged>(call);
+    case Mapping::transpose2:
+      if (whole) return start<T, Filter, Mapping::transpose2, Variant::tall>(call);
+      return start<T, Filter, Mapping::transpose2, Variant::ragged>(call);
+  }
+}
+
+// True where every access of the aligned variants is: rows of whole strips, results at the strips' own
+// columns.
+template <class T>
+bool pointers_aligned(const T* source, const T* result, const Tile& tile, Mapping mapping) {
+  const auto divides = [](int elements, const void* pointer) {
+    const size_t bytes = elements * sizeof(T) < 16 ? elements * sizeof(T) : 16;
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  };
+  return divides(tile.columns, source) && divides(result_columns(mapping, tile.columns), result);
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  Call<T> call{};
+  call.view = view_of(problem);
+  call.lanes = static_cast<int>(plan["lanes"]);
+  const bool forward = problem.operation == Operation::forward;
+  call.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
+  call.weight = static_cast<const T*>(pointers.weight);
+  call.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
+  call.result = static_cast<T*>(pointers.result);
+  call.activation = forward ? problem.activation : Activation::none;
+  call.stream = stream;
+  const int filter = static_cast<int>(problem.filter_height);
+  auto variant = static_cast<Variant>(plan["variant"]);
+  // A tensor may start anywhere, which only shows here.
+  const Tile tile = tile_of(sizeof(T), filter, call.view.mapping, variant);
+  if (is_aligned(variant) && !pointers_aligned(call.source, call.result, tile, call.view.mapping)) {
+    variant = Variant::ragged;
+  }
+  switch (filter) {
+    case 3:
+      return start_filter<T, 3>(call, variant);
+    case 5:
+      return start_filter<T, 5>(call, variant);
+    default:
+      return start_filter<T, 7>(call, variant);
+  }
+}
+
+}  // namespace convx::depthwise::strip

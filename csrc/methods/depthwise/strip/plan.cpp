@@ -1,0 +1,138 @@
+// Planning of strip: which forms can run, and how long they take.
+#include <algorithm>
+#include <string>
+
+#include "methods/depthwise/family.h"
+#include "methods/depthwise/strip/geometry.h"
+
+namespace convx::depthwise {
+namespace {
+
+using strip::Geometry;
+using strip::Mapping;
+using strip::Tile;
+using strip::Variant;
+using strip::View;
+
+constexpr int64_t kLimit = int64_t{1} << 30;  // 32-bit offsets in a plane; unit numbers below 2^31
+
+Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) return Support::no("runs on GPUs");
+  if (problem.operation == Operation::weight_grad) return Support::no("computes forward and input_grad");
+  if (problem.layout != Layout::nchw) return Support::no("needs the layout nchw");
+  if (problem.dtype == DType::float64) return Support::no("has no float64");
+  if (!problem.is_depthwise()) return Support::no("needs groups = in_channels");
+  if (problem.operation == Operation::input_grad && problem.out_channels_per_group() != 1) {
+    return Support::no("needs out_channels = in_channels for input_grad");
+  }
+  const int64_t filter = problem.filter_height;
+  if (filter != problem.filter_width || (filter != 3 && filter != 5 && filter != 7)) {
+    return Support::no("needs a 3x3, 5x5 or 7x7 filter");
+  }
+  if (problem.stride_h != problem.stride_w || problem.stride_h > 2) {
+    return Support::no("needs stride 1 or 2 both ways");
+  }
+  if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
+  if (problem.operation == Operation::forward && problem.stride_w == 2 &&
+      (problem.padding_left - filter / 2) % 2 != 0) {
+    return Support::no("needs padding_left " + std::string(filter / 2 % 2 != 0 ? "odd" : "even") +
+                       " for stride 2 and this filter");
+  }
+  const int64_t height = std::max(problem.in_height, problem.out_height) + problem.padding_top + 64;
+  const int64_t width = std::max(problem.in_width, problem.out_width) + problem.padding_left + 64;
+  if (width >= kLimit || height >= kLimit / width) {
+    return Support::no("needs padded planes of fewer than 2^30 elements");
+  }
+  if (problem.batch * std::max(problem.in_channels, problem.out_channels) >= kLimit) {
+    return Support::no("needs batch * channels below 2^30");
+  }
+  const View view = strip::view_of(problem);
+  const int bytes = static_cast<int>(element_size(problem.dtype));
+  for (const Variant variant : {Variant::ragged, Variant::columns_only}) {
+    const Tile tile = strip::tile_of(bytes, static_cast<int>(filter), view.mapping, variant);
+    if (strip::geometry_of(view, filter, tile, device.lanes).units >= kLimit) {
+      return Support::no("needs fewer than 2^30 pieces of rows");
+    }
+  }
+  return Support::yes();
+}
+
+bool fits_aligned(const View& view, const Tile& tile, const Geometry& geometry) {
+  return geometry.column_shift == 0 && view.source_width % tile.columns == 0 &&
+         view.result_width % strip::result_columns(view.mapping, tile.columns) == 0;
+}
+
+// Fraction of max(bytes, multiply-adds) at full load on an H200: findings/depthwise.md where it was measured
+// (stride 1, aligned), estimates elsewhere.
+double efficiency(const ConvProblem& problem, const View& view, Variant variant) {
+  const bool half = element_size(problem.dtype) == 2;
+  const int64_t filter = problem.filter_height;
+  double value = filter == 3 ? (half ? 0.95 : 0.99) : filter == 5 ? (half ? 0.6 : 0.87) : (half ? 0.4 : 0.55);
+  if (view.mapping != Mapping::correlate1) value = std::min(value, 0.8);
+  if (view.source_width < 48) value *= 0.96;
+  if (view.source_width < 24) value *= 0.85;
+  if (variant == Variant::flat) value *= 0.85;
+  if (variant == Variant::rows_only) value *= 0.84;
+  if (variant == Variant::columns_only) value *= 0.7;
+  if (variant == Variant::ragged)
+    value *= view.source_width % 4 == 0 ? 0.85 : view.source_width % 2 == 0 ? 0.7 : 0.5;
+  return value;
+}
+
+const char* candidate_name(Variant variant) {
+  return variant == Variant::rows_only      ? "row_reuse"
+         : variant == Variant::columns_only ? "column_reuse"
+                                            : "strip";
+}
+
+void append_variant(const ConvProblem& problem, const DeviceTraits& device, const View& view, Variant variant,
+                    std::vector<Plan>& plans) {
+  const int64_t filter = problem.filter_height;
+  const Tile tile = strip::tile_of(static_cast<int>(element_size(problem.dtype)), static_cast<int>(filter),
+                                   view.mapping, variant);
+  const Geometry geometry = strip::geometry_of(view, filter, tile, device.lanes);
+  if (strip::is_aligned(variant) != fits_aligned(view, tile, geometry)) return;
+  Plan plan;
+  plan.candidate = candidate_name(variant);
+  plan.kernel = kStrip;
+  plan.tiling = {{"lanes", device.lanes},
+                 {"threads", tile.threads},
+                 {"rows", tile.rows},
+                 {"columns", tile.columns},
+                 {"segment", geometry.step},
+                 {"segments", geometry.segments},
+                 {"variant", static_cast<int64_t>(variant)}};
+  const double stream = std::max(problem.bytes() / (device.bandwidth_GBps * 1e3),
+                                 problem.flops() / (device.fp32_TFLOPs * 1e6)) /
+                        efficiency(problem, view, variant);
+  // Small problems: a lane's own instructions, at two cycles each of 1.7 GHz, and bandwidth that too few
+  // warps leave unused.
+  const double results = strip::result_columns(view.mapping, tile.columns);
+  const double taps = static_cast<double>(filter * filter) / (view.mapping == Mapping::transpose2 ? 4 : 1);
+  const double lane_us = (tile.rows * results * (taps + 6) + 60) * 2 / 1700;
+  const double warps = static_cast<double>(geometry.warps() * device.lanes / 32);
+  const double full = std::min(1.0, warps / (16.0 * std::max(device.multiprocessors, 1)));
+  plan.predicted_us = 2 + lane_us + stream / std::max(full, 0.1);
+  plans.push_back(std::move(plan));
+}
+
+void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  if (!supports(problem, device).ok) return;
+  const View view = strip::view_of(problem);
+  append_variant(problem, device, view, Variant::tall, plans);
+  append_variant(problem, device, view, Variant::ragged, plans);
+  if (view.mapping != Mapping::correlate1) return;
+  append_variant(problem, device, view, Variant::flat, plans);
+  if (!strip::has_halves(static_cast<int>(problem.filter_height), view.mapping) ||
+      problem.dtype == DType::float16) {
+    return;
+  }
+  append_variant(problem, device, view, Variant::rows_only, plans);
+  append_variant(problem, device, view, Variant::columns_only, plans);
+}
+
+}  // namespace
+
+const Family strip_family = {"strip", supports, append};
+
+}  // namespace convx::depthwise
