@@ -1,0 +1,102 @@
+"""Compiles the GPU library for NVIDIA's targets, on a machine that needs no GPU, and tells what kernels use.
+
+    python -m build_tools.check_cuda [--target 8.0 ...] [--only strip] [--no-library]
+
+Builds and links the whole library for FULL, as setup.py does, and device code alone for the other targets. Fails
+where something does not compile or link, the library refers to functions of convx that it lacks, or a kernel spills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from build_tools.compile import BuildError, run_steps
+from build_tools.resources import KernelUse, parse_nvcc, summary, table
+from build_tools.target_steps import ReportedStep, reported
+from build_tools.targets import GPU_KERNELS, NVCC_FLAGS, ROOT, Build, sources
+from build_tools.toolchain import Cuda, find_torch
+
+FULL = "9.0"
+OTHERS = ["8.0", "10.0"]
+FOLDER = Path("build/targets")
+
+
+def find_nvcc() -> Path | None:
+    """nvcc of CUDA_HOME, of PATH, or of the usual place."""
+    home = os.environ.get("CUDA_HOME")
+    found = Path(home) / "bin" / "nvcc" if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    return found if found.exists() else None
+
+
+def device_step(nvcc: Path, source: Path, target: str) -> ReportedStep:
+    """Device code of one source for one target."""
+    number = target.replace(".", "")
+    command = [str(nvcc), *NVCC_FLAGS, "-Xptxas=-v", "-cubin", f"-arch=sm_{number}"]
+    output = FOLDER / f"sm_{number}" / source.with_suffix(".cubin")
+    return reported(f"sm_{number} {source}", command, source, output, {})
+
+
+def undefined_symbols(library: Path) -> list[str]:
+    """Functions of convx that the library refers to and lacks."""
+    done = subprocess.run(["nm", "-DuC", str(library)], capture_output=True, text=True, check=True)
+    return re.findall(r"U (convx::.*)", done.stdout)
+
+
+def build_library(nvcc: Path) -> bool:
+    """The whole library, through the code that setup.py uses."""
+    library = ROOT / FOLDER / "cuda" / "libconvx_gpu.so"
+    Build(find_torch(), Cuda(nvcc, [FULL]), None, library.parent).build({"libconvx_gpu": library})
+    missing = undefined_symbols(library)
+    print(
+        f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB for sm_{FULL.replace('.', '')}"
+    )
+    for name in missing:
+        print(f"  undefined: {name}")
+    return not missing
+
+
+def check(nvcc: Path, targets: list[str], only: str) -> bool:
+    """Compiles device code, prints the table and the summary; whether no kernel spills."""
+    kernels = [source for source in sources(*GPU_KERNELS) if only in str(source)]
+    steps = [device_step(nvcc, source, target) for source in kernels for target in targets]
+    run_steps(list(steps))
+    uses: list[KernelUse] = []
+    for step in steps:
+        uses += parse_nvcc(step.report.read_text())
+    if not uses:
+        print("no kernel was compiled")
+        return False
+    print(table(uses, {"registers": "registers", "shared": "static shared bytes"}))
+    text, good = summary(uses)
+    print(text)
+    return good
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", action="append", choices=sorted([FULL, *OTHERS], key=float))
+    parser.add_argument("--only", default="", help="sources whose path contains this")
+    parser.add_argument("--no-library", action="store_true", help="device code alone")
+    arguments = parser.parse_args()
+    nvcc = find_nvcc()
+    if nvcc is None:
+        sys.exit("missing: nvcc of CUDA 13 (set CUDA_HOME; NVIDIA's package is cuda-nvcc-13-0)")
+    try:
+        good = arguments.no_library or build_library(nvcc)
+        good = check(nvcc, arguments.target or [*OTHERS, FULL], arguments.only) and good
+    except BuildError as error:
+        sys.exit(str(error))
+    sys.exit(0 if good else "the check failed, see above")
+
+
+if __name__ == "__main__":
+    main()
