@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace convx {
 
@@ -33,9 +34,10 @@ const char* to_string(CpuIsa value);  // "baseline", "avx2", "avx512"
 // Known devices by name, so that plans can be made and explained on a machine without them: "h200",
 // "a100", "b200", "mi250", "mi300", "rx6900", "rx7900", "rx9070", "dcu-z100".
 DeviceTraits known_device(const std::string& name);
+std::vector<std::string> known_device_names();
 
 // This machine's CPU: the widest instruction set it and this build have, or what the environment variable
-// CONVX_CPU_ISA (baseline, avx2, avx512; read once) asks for. threads is filled in by the caller.
-DeviceTraits host_cpu();
+// CONVX_CPU_ISA (baseline, avx2, avx512; read once) asks for, with that many threads of a pool.
+DeviceTraits host_cpu(int threads);
 
 }  // namespace convx

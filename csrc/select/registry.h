@@ -10,6 +10,9 @@ namespace convx {
 // In order of registration; "native", torch's own convolution, is the last and supports everything.
 const std::vector<const Method*>& methods();
 
+// Throws InvalidArgument, listing what exists, unless algorithm is "auto" or begins with a method's name.
+void check_algorithm(const std::string& algorithm);
+
 struct Choice {
   Plan plan;
   bool forced = false;  // named by the user rather than chosen

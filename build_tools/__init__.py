@@ -1,0 +1,1 @@
+"""How convx's binaries are built; used by setup.py alone."""

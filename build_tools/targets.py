@@ -1,0 +1,160 @@
+"""The three binaries and the commands that make them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from build_tools import toolchain
+from build_tools.compile import Step, run_steps
+from build_tools.toolchain import Cuda, Hip, Torch
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = Path("csrc")
+
+CXX_FLAGS = ["-O3", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DNDEBUG"]
+NVCC_FLAGS = ["-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
+HIP_FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-D__HIP_PLATFORM_AMD__=1"]
+
+
+def sources(*patterns: str) -> list[Path]:
+    """Files under csrc that match, in a fixed order, relative to the checkout."""
+    return sorted(path.relative_to(ROOT) for pattern in patterns for path in (ROOT / CSRC).glob(pattern))
+
+
+# Planning needs neither torch nor a GPU: it is in all three binaries.
+PLANNER = ("problem/*.cpp", "select/*.cpp", "methods/**/plan*.cpp")
+CPU_KERNELS = ("methods/**/cpu/*.cpp",)
+OPERATORS = ("torch/*.cpp",)
+GPU_KERNELS = ("platform/*.cu", "methods/**/*.cu")
+
+
+@dataclass
+class Build:
+    """Commands for one torch and one set of compilers, with objects under one folder."""
+
+    torch: Torch
+    cuda: Cuda | None
+    hip: Hip | None
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.cxx = toolchain.cxx()
+        self.cxx_flags = CXX_FLAGS + shlex.split(os.environ.get("CXXFLAGS", ""))
+        self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
+        self._steps: dict[Path, Step] = {}
+
+    @property
+    def has_gpu(self) -> bool:
+        return self.cuda is not None or self.hip is not None
+
+    def information(self) -> dict[str, str]:
+        """What `python -m convx info` says about the build."""
+        facts = {
+            "torch": self.torch.version,
+            "compiler": toolchain.compiler_version(self.cxx),
+            "flags": shlex.join(self.cxx_flags),
+            "gpu": "none",
+        }
+        if self.cuda is not None:
+            facts["gpu"] = "cuda"
+            facts["gpu_compiler"] = toolchain.compiler_version([str(self.cuda.nvcc)])
+            facts["gpu_architectures"] = ";".join(self.cuda.architectures)
+            facts["gpu_flags"] = shlex.join(NVCC_FLAGS)
+        elif self.hip is not None:
+            facts["gpu"] = "hip"
+            facts["gpu_compiler"] = toolchain.compiler_version([str(self.hip.hipcc)])
+            facts["gpu_architectures"] = ";".join(self.hip.architectures)
+            facts["gpu_flags"] = shlex.join(HIP_FLAGS)
+        return facts
+
+    def build(self, outputs: dict[str, Path]) -> None:
+        """Makes the binaries named: "_core", "libconvx_cpu", "libconvx_gpu"."""
+        makers = {"_core": self._core, "libconvx_cpu": self._cpu, "libconvx_gpu": self._gpu}
+        links = [makers[name](path) for name, path in outputs.items()]
+        run_steps(list(self._steps.values()))
+        run_steps(links)
+
+    def _core(self, output: Path) -> Step:
+        python = ["-isystem", sysconfig.get_paths()["include"], f"-I{self._write_information()}"]
+        module = sources("python/*.cpp")
+        objects = self._objects(sources(*PLANNER)) + self._objects(module, [*self.torch.include_flags, *python])
+        return self._link(output, objects, [])
+
+    def _cpu(self, output: Path) -> Step:
+        files = sources(*PLANNER, *CPU_KERNELS, "methods/**/cpu.cpp")
+        objects = self._objects(list(dict.fromkeys(files)))
+        operators = [path for path in sources(*OPERATORS) if path.stem != "backend_gpu"]
+        objects += self._objects(operators, [*self.torch.include_flags, toolchain.TORCH_TARGET])
+        return self._link(output, objects, self._torch_libraries())
+
+    def _gpu(self, output: Path) -> Step:
+        objects = self._objects(sources(*PLANNER))
+        operators = [path for path in sources(*OPERATORS) if path.stem not in ("backend_cpu", "schema")]
+        defines = [*self.torch.include_flags, toolchain.TORCH_TARGET, "-DUSE_CUDA", "-DCONVX_GPU"]
+        objects += self._objects(operators, defines, variant="gpu")
+        kernels = sources(*GPU_KERNELS)
+        if self.cuda is not None:
+            objects += [self._nvcc_object(path, self.cuda) for path in kernels]
+            return self._link_cuda(output, objects, self.cuda)
+        assert self.hip is not None
+        objects += [self._hip_object(path, self.hip) for path in kernels]
+        libraries = [*self._torch_libraries(), "-ltorch_hip", f"-L{self.hip.home / 'lib'}", "-lamdhip64"]
+        return self._link(output, objects, libraries)
+
+    def _objects(self, files: list[Path], flags: list[str] | None = None, variant: str = "cpp") -> list[Path]:
+        return [self._object(path, [*self.cxx, *self.cxx_flags, *(flags or [])], variant) for path in files]
+
+    def _nvcc_object(self, path: Path, cuda: Cuda) -> Path:
+        return self._object(path, [str(cuda.nvcc), *NVCC_FLAGS, *cuda.architecture_flags], "cuda", "-MD")
+
+    def _hip_object(self, path: Path, hip: Hip) -> Path:
+        targets = [f"--offload-arch={each}" for each in hip.architectures]
+        return self._object(path, [str(hip.hipcc), *HIP_FLAGS, *targets, "-x", "hip"], "hip")
+
+    def _object(self, path: Path, command: list[str], variant: str, depend: str = "-MMD") -> Path:
+        output = self.folder / variant / path.with_suffix(path.suffix + ".o")
+        depfile = output.with_suffix(".d")
+        arguments = [f"-I{CSRC}", depend, "-MF", str(depfile), "-c", str(path), "-o", str(output)]
+        self._steps[output] = Step(f"compiling {path}", [*command, *arguments], output, [path], depfile)
+        return output
+
+    def _torch_libraries(self) -> list[str]:
+        return [f"-L{self.torch.root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
+
+    def _link(self, output: Path, objects: list[Path], libraries: list[str]) -> Step:
+        command = [*self.cxx, "-shared", *map(str, objects), *self.link_flags, *libraries, "-o", str(output)]
+        return Step(f"linking {output.name}", command, output, objects)
+
+    def _link_cuda(self, output: Path, objects: list[Path], cuda: Cuda) -> Step:
+        # nvcc knows where its own runtime is; the static one can't clash with the runtime that torch loaded.
+        command = [str(cuda.nvcc), "-shared", "-cudart", "static", *map(str, objects)]
+        libraries = [*self._torch_libraries(), "-Xlinker", "--no-as-needed", self._cuda_library_folder(), "-ltorch_cuda"]
+        for flag in self.link_flags:
+            command += ["-Xcompiler", flag]
+        return Step(f"linking {output.name}", [*command, *libraries, "-o", str(output)], output, objects)
+
+    def _cuda_library_folder(self) -> str:
+        """Where libtorch_cuda.so is. A CPU torch has none: a stand-in with its soname satisfies the linker."""
+        if self.torch.cuda is not None:
+            return f"-L{self.torch.root / 'lib'}"
+        source = self.folder / "stub" / "torch_cuda.c"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("void aoti_torch_get_current_cuda_stream(void) {}\n")
+        library = source.with_name("libtorch_cuda.so")
+        soname = "-Wl,-soname,libtorch_cuda.so"
+        command = [*self.cxx, "-shared", "-fPIC", "-x", "c", soname, str(source), "-o", str(library)]
+        self._steps[library] = Step("making a stand-in for libtorch_cuda.so", command, library, [source])
+        return f"-L{library.parent}"
+
+    def _write_information(self) -> Path:
+        lines = [f'    {{"{name}", R"({value})"}},' for name, value in self.information().items()]
+        text = "\n".join(["static constexpr const char* kBuildInformation[][2] = {", *lines, "};", ""])
+        header = self.folder / "generated" / "build_information.h"
+        header.parent.mkdir(parents=True, exist_ok=True)
+        if not header.exists() or header.read_text() != text:
+            header.write_text(text)
+        return header.parent

@@ -1,0 +1,143 @@
+"""Compilers, architectures and torch's paths: what the environment asks for and what the machine has."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from build_tools.compile import BuildError
+
+TORCH_FLOOR = (2, 11)
+# The oldest torch whose stable ABI the operators use; a newer torch keeps serving it.
+TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020b000000000000"
+CUDA_DEFAULT_ARCHITECTURES = "8.0;9.0;10.0+PTX"
+HIP_DEFAULT_ARCHITECTURES = "gfx906;gfx90a;gfx942;gfx1030;gfx1100;gfx1201"
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The installed torch."""
+
+    version: str
+    root: Path
+    cuda: str | None
+    hip: str | None
+    module: Any
+
+    @property
+    def include_flags(self) -> list[str]:
+        """As system headers: their warnings are not ours."""
+        return ["-isystem", str(self.root / "include")]
+
+
+def find_torch() -> Torch:
+    """The installed torch, or one line saying what to do."""
+    hint = "install one first, for example: pip install 'torch>=2.11'; then pip install --no-build-isolation ."
+    try:
+        import torch
+    except ImportError as error:
+        raise BuildError(f"convx is built against an installed torch >= 2.11 and found none ({error}): {hint}")
+    match = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if match is None or (int(match[1]), int(match[2])) < TORCH_FLOOR:
+        raise BuildError(f"convx needs torch >= 2.11 and found {torch.__version__}: {hint}")
+    return Torch(
+        str(torch.__version__), Path(torch.__file__).parent, torch.version.cuda, torch.version.hip, torch
+    )
+
+
+def cxx() -> list[str]:
+    """The C++ compiler: CXX, else the first of g++, c++, clang++."""
+    if os.environ.get("CXX"):
+        return shlex.split(os.environ["CXX"])
+    for name in ("g++", "c++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    raise BuildError("no C++ compiler found; install one (Debian, Ubuntu: apt install g++) or set CXX")
+
+
+def compiler_version(command: list[str]) -> str:
+    """First line of the compiler's --version (nvcc: the one that names the release)."""
+    lines = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout.splitlines()
+    return next((line for line in lines if "release" in line), lines[0] if lines else command[0])
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """nvcc and the architectures to compile for."""
+
+    nvcc: Path
+    architectures: list[str]
+
+    @property
+    def architecture_flags(self) -> list[str]:
+        flags = []
+        for text in self.architectures:
+            number = text.removesuffix("+PTX").replace(".", "")
+            flags += ["-gencode", f"arch=compute_{number},code=sm_{number}"]
+            if text.endswith("+PTX"):
+                flags += ["-gencode", f"arch=compute_{number},code=compute_{number}"]
+        return flags
+
+
+def find_cuda(torch: Torch) -> Cuda | None:
+    """nvcc where a CUDA library is wanted: with a CUDA torch, or with FORCE_CUDA=1 beside any torch."""
+    forced = os.environ.get("FORCE_CUDA", "0").strip().lower() in ("1", "true", "yes", "on")
+    if torch.hip is not None or (torch.cuda is None and not forced):
+        return None
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    nvcc = Path(home) / "bin" / "nvcc" if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    if not nvcc.exists():
+        where = f"CUDA_HOME={home}" if home else "CUDA_HOME, PATH or /usr/local/cuda"
+        if forced:
+            raise BuildError(f"FORCE_CUDA=1 but no nvcc in {where}; install the CUDA toolkit or set CUDA_HOME")
+        print(f"convx: torch has CUDA but there is no nvcc in {where}: building for the CPU alone")
+        return None
+    return Cuda(nvcc, _cuda_architectures(torch))
+
+
+def _cuda_architectures(torch: Torch) -> list[str]:
+    text = os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip()
+    if not text and torch.cuda is not None and torch.module.cuda.is_available():
+        count = torch.module.cuda.device_count()
+        present = {torch.module.cuda.get_device_capability(index) for index in range(count)}
+        text = ";".join(f"{major}.{minor}" for major, minor in sorted(present))
+    architectures = re.split(r"[;, ]+", text or CUDA_DEFAULT_ARCHITECTURES)
+    for each in architectures:
+        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", each):
+            raise BuildError(
+                f"TORCH_CUDA_ARCH_LIST must list numbers such as '8.0;9.0;10.0+PTX', got '{each}' in '{text}'"
+            )
+    return architectures
+
+
+@dataclass(frozen=True)
+class Hip:
+    """hipcc and the architectures to compile for."""
+
+    hipcc: Path
+    home: Path
+    architectures: list[str]
+
+
+def find_hip(torch: Torch) -> Hip | None:
+    """hipcc where torch is a ROCm build."""
+    if torch.hip is None:
+        return None
+    home = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
+    found = home / "bin" / "hipcc"
+    hipcc = found if found.exists() else Path(shutil.which("hipcc") or found)
+    if not hipcc.exists():
+        print(f"convx: torch has ROCm but there is no hipcc in {home} or PATH: building for the CPU alone")
+        return None
+    text = os.environ.get("PYTORCH_ROCM_ARCH", "").strip()
+    if not text and torch.module.cuda.is_available():
+        count = torch.module.cuda.device_count()
+        properties = [torch.module.cuda.get_device_properties(index) for index in range(count)]
+        text = ";".join(sorted({each.gcnArchName.split(":")[0] for each in properties}))
+    return Hip(hipcc, home, re.split(r"[;, ]+", text or HIP_DEFAULT_ARCHITECTURES))

@@ -1,0 +1,73 @@
+"""Loads convx's binaries. A missing or broken one never breaks `import convx`: the reason is kept."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+FOLDER = Path(__file__).parent / "lib"
+BUILD_HINT = "build it with: pip install --no-build-isolation ."
+
+
+@dataclass(frozen=True)
+class Library:
+    """One operator library: whether it is loaded and, if not, why."""
+
+    name: str
+    path: Path
+    loaded: bool
+    reason: str = ""
+
+
+def _load(name: str) -> Library:
+    path = FOLDER / f"{name}.so"
+    if not path.exists():
+        return Library(name, path, False, f"{path} does not exist; {BUILD_HINT}")
+    try:
+        torch.ops.load_library(path)
+    except (OSError, RuntimeError) as error:
+        return Library(name, path, False, f"{path} can't be loaded: {error}")
+    return Library(name, path, True)
+
+
+@functools.cache
+def load() -> dict[str, Library]:
+    """Loads the operator libraries once: the CPU one, then the GPU one where torch has a GPU backend."""
+    cpu = _load("libconvx_cpu")
+    if torch.version.cuda is None and torch.version.hip is None:
+        gpu = Library("libconvx_gpu", FOLDER / "libconvx_gpu.so", False, "this torch has no GPU backend")
+    elif not cpu.loaded:  # the schemas are in the CPU library
+        gpu = Library("libconvx_gpu", FOLDER / "libconvx_gpu.so", False, "libconvx_cpu is not loaded")
+    else:
+        gpu = _load("libconvx_gpu")
+    return {"cpu": cpu, "gpu": gpu}
+
+
+@functools.cache
+def core() -> ModuleType:
+    """The planner, convx._core; raises ImportError with the reason where it can't be loaded."""
+    try:
+        from convx import _core
+    except ImportError as error:
+        raise ImportError(f"convx._core, the planner, can't be loaded ({error}); {BUILD_HINT}") from error
+    return _core
+
+
+def core_problem() -> str:
+    """Why the planner can't be loaded, or an empty string."""
+    try:
+        core()
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+def require(device_type: str) -> None:
+    """Raises RuntimeError with the reason where the operators for a device type are not loaded."""
+    library = load()["cpu" if device_type == "cpu" else "gpu"]
+    if not library.loaded:
+        raise RuntimeError(f"convx has no operators for {device_type} tensors: {library.reason}")

@@ -1,0 +1,63 @@
+#include <algorithm>
+
+#include "methods/depthwise/depthwise.h"
+#include "methods/depthwise/family.h"
+
+namespace convx::depthwise {
+
+// Until every family is in the tree, those that aren't have null addresses.
+extern const Family cpu_family __attribute__((weak)), direct_family __attribute__((weak)),
+    strip_family __attribute__((weak)), plane_family __attribute__((weak)),
+    strip_weight_family __attribute__((weak)), plane_weight_family __attribute__((weak)),
+    channels_family __attribute__((weak)), channels_weight_family __attribute__((weak));
+
+namespace {
+
+// Which families there are on each kind of device.
+std::vector<const Family*> families(Backend backend) {
+  std::vector<const Family*> all;
+  if (backend == Backend::cpu) {
+    all = {&cpu_family};
+  } else {
+    all = {&strip_family,        &plane_family,           &channels_family, &strip_weight_family,
+           &plane_weight_family, &channels_weight_family, &direct_family};
+  }
+  all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());
+  return all;
+}
+
+Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (!problem.is_depthwise()) {
+    return Support::no("it is not depthwise (groups " + std::to_string(problem.groups) + ", input channels " +
+                       std::to_string(problem.in_channels) + "; they must be equal)");
+  }
+  if (problem.batch == 0) return Support::no("the batch is empty");
+  std::string reasons;
+  for (const Family* family : families(device.backend)) {
+    const Support support = family->supports(problem, device);
+    if (support.ok) return support;
+    reasons += (reasons.empty() ? "" : "; ") + std::string(family->name) + ": " + support.reason;
+  }
+  return Support::no(reasons.empty() ? "no kernel for this device" : reasons);
+}
+
+std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  for (const Family* family : families(device.backend)) {
+    if (!family->supports(problem, device).ok) continue;
+    const size_t first = plans.size();
+    family->append(problem, device, plans);
+    for (size_t i = first; i < plans.size(); ++i) plans[i].method = &method;
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  return plans;
+}
+
+}  // namespace
+
+const Method method = {
+    "depthwise", "row reuse (Liu et al. 2024) and column reuse (Lu, Zhang, Wang 2020), one channel a group",
+    supports, candidates};
+
+}  // namespace convx::depthwise

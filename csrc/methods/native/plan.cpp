@@ -1,0 +1,76 @@
+#include <algorithm>
+
+#include "methods/native/native.h"
+
+namespace convx::native {
+namespace {
+
+// Time of torch's convolution as a multiple of the time its bytes take, plus what a call costs.
+struct Cost {
+  double multiple, call_us;
+};
+
+// Depthwise layers on CPU, geomeans over MobileNet-like layers (two AVX-512 cores, torch 2.13).
+Cost depthwise_cpu(const ConvProblem& problem) {
+  const bool channels_last = problem.layout == Layout::nhwc;
+  switch (problem.operation) {
+    case Operation::forward:
+      return channels_last ? Cost{1.8, 30} : Cost{4.3, 50};
+    case Operation::input_grad:
+      return channels_last ? Cost{5.0, 50} : Cost{6.0, 55};
+    case Operation::weight_grad:
+      return channels_last ? Cost{10.0, 50} : Cost{12.5, 50};
+  }
+  return {4.3, 50};
+}
+
+// Depthwise layers on an H200 (torch 2.11, the better of native and cuDNN), batch 512, 3x3 and 5x5; other
+// filters by the line through both, since these kernels read their input once per tap.
+Cost depthwise_gpu(const ConvProblem& problem) {
+  struct Pair {
+    double filter_3x3, filter_5x5;
+  };
+  const size_t operation = static_cast<size_t>(problem.operation);
+  constexpr Pair kFloat[] = {{3.3, 8.6}, {9.0, 9.0}, {9.9, 25}};
+  constexpr Pair kHalf[] = {{4.0, 7.1}, {17.7, 20.2}, {20, 52}};
+  constexpr Pair kChannelsLast[] = {{1.9, 4.2}, {3.6, 7.6}, {2.6, 4.6}};
+  const Pair pair = problem.layout == Layout::nhwc     ? kChannelsLast[operation]
+                    : element_size(problem.dtype) == 2 ? kHalf[operation]
+                                                       : kFloat[operation];
+  const double taps = static_cast<double>(problem.filter_height * problem.filter_width);
+  const double multiple = pair.filter_3x3 + (pair.filter_5x5 - pair.filter_3x3) * (taps - 9) / 16;
+  return {std::max(multiple, 1.5), 2.5};
+}
+
+double predict_us(const ConvProblem& problem, const DeviceTraits& device) {
+  const bool cpu = device.backend == Backend::cpu;
+  const double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
+  const double flops_us = problem.flops() / (device.fp32_TFLOPs * 1e6);
+  Cost cost = cpu ? Cost{1.5, 20} : Cost{1.5, 2.5};
+  if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
+  // Dense convolutions reach about half of the arithmetic rate; depthwise ones are bound by memory.
+  double time =
+      std::max(bytes_us * cost.multiple, flops_us * (problem.is_depthwise() ? 1 : 2)) + cost.call_us;
+  if (problem.activation != Activation::none) {  // a pass of its own over the output
+    const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
+    time += 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (cpu ? 3 : 2);
+  }
+  return time;
+}
+
+Support supports(const ConvProblem&, const DeviceTraits&) {
+  return Support::yes();
+}
+
+std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  Plan plan;
+  plan.method = &method;
+  plan.predicted_us = predict_us(problem, device);
+  return {plan};
+}
+
+}  // namespace
+
+const Method method = {"native", "torch's own convolution, which runs everything", supports, candidates};
+
+}  // namespace convx::native

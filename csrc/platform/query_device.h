@@ -1,0 +1,7 @@
+// Traits of a GPU of this machine.
+#pragma once
+#include "problem/device.h"
+
+namespace convx {
+DeviceTraits query_device(int index);
+}

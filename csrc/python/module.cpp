@@ -1,0 +1,183 @@
+// convx._core: the planner for Python. No tensors.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "build_information.h"
+#include "select/registry.h"
+
+namespace py = pybind11;
+using namespace convx;
+
+namespace {
+
+using Pair = std::pair<int64_t, int64_t>;
+using Padding = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
+ConvProblem make_problem(const std::string& operation, const std::string& dtype, const std::string& layout,
+                         int64_t batch, int64_t in_channels, int64_t in_height, int64_t in_width,
+                         int64_t out_channels, int64_t filter_height, int64_t filter_width, Pair stride,
+                         Padding padding, Pair dilation, int64_t groups, bool bias,
+                         const std::string& activation) {
+  ConvProblem problem;
+  problem.operation = parse_operation(operation);
+  problem.dtype = parse_dtype(dtype);
+  problem.layout = parse_layout(layout);
+  problem.activation = parse_activation(activation);
+  problem.has_bias = bias;
+  problem.batch = batch;
+  problem.in_channels = in_channels;
+  problem.in_height = in_height;
+  problem.in_width = in_width;
+  problem.out_channels = out_channels;
+  problem.filter_height = filter_height;
+  problem.filter_width = filter_width;
+  std::tie(problem.stride_h, problem.stride_w) = stride;
+  std::tie(problem.padding_top, problem.padding_bottom, problem.padding_left, problem.padding_right) =
+      padding;
+  std::tie(problem.dilation_h, problem.dilation_w) = dilation;
+  problem.groups = groups;
+  validate_and_size(problem);
+  if (problem.operation != Operation::forward && (bias || problem.activation != Activation::none)) {
+    throw InvalidArgument("bias and activation belong to the forward operation; got them with operation '" +
+                          operation + "'");
+  }
+  return problem;
+}
+
+const Method& method_named(const std::string& name) {
+  std::string names;
+  for (const Method* method : methods()) {
+    if (name == method->name) return *method;
+    names += (names.empty() ? "" : ", ") + std::string(method->name);
+  }
+  throw InvalidArgument("method must be one of " + names + "; got '" + name + "'");
+}
+
+py::dict tiling(const Plan& plan) {
+  py::dict parameters;
+  for (const auto& [name, value] : plan.tiling) parameters[name] = value;
+  return parameters;
+}
+
+py::dict build_info() {
+  py::dict facts;
+  for (const auto& [name, value] : kBuildInformation) facts[name] = value;
+  return facts;
+}
+
+void bind_problem(py::module_& module) {
+  py::class_<ConvProblem>(module, "Problem", "One convolution, described without tensors.")
+      .def(py::init(&make_problem), py::kw_only(), py::arg("operation") = "forward",
+           py::arg("dtype") = "float32", py::arg("layout") = "nchw", py::arg("batch"), py::arg("in_channels"),
+           py::arg("in_height"), py::arg("in_width"), py::arg("out_channels"), py::arg("filter_height"),
+           py::arg("filter_width"), py::arg("stride") = Pair(1, 1), py::arg("padding") = Padding(0, 0, 0, 0),
+           py::arg("dilation") = Pair(1, 1), py::arg("groups") = 1, py::arg("bias") = false,
+           py::arg("activation") = "none")
+      .def_property_readonly("operation", [](const ConvProblem& p) { return to_string(p.operation); })
+      .def_property_readonly("dtype", [](const ConvProblem& p) { return to_string(p.dtype); })
+      .def_property_readonly("layout", [](const ConvProblem& p) { return to_string(p.layout); })
+      .def_property_readonly("activation", [](const ConvProblem& p) { return to_string(p.activation); })
+      .def_readonly("bias", &ConvProblem::has_bias)
+      .def_readonly("batch", &ConvProblem::batch)
+      .def_readonly("in_channels", &ConvProblem::in_channels)
+      .def_readonly("in_height", &ConvProblem::in_height)
+      .def_readonly("in_width", &ConvProblem::in_width)
+      .def_readonly("out_channels", &ConvProblem::out_channels)
+      .def_readonly("out_height", &ConvProblem::out_height)
+      .def_readonly("out_width", &ConvProblem::out_width)
+      .def_readonly("filter_height", &ConvProblem::filter_height)
+      .def_readonly("filter_width", &ConvProblem::filter_width)
+      .def_property_readonly("stride", [](const ConvProblem& p) { return Pair(p.stride_h, p.stride_w); })
+      .def_property_readonly("padding",
+                             [](const ConvProblem& p) {
+                               return Padding(p.padding_top, p.padding_bottom, p.padding_left,
+                                              p.padding_right);
+                             })
+      .def_property_readonly("dilation",
+                             [](const ConvProblem& p) { return Pair(p.dilation_h, p.dilation_w); })
+      .def_readonly("groups", &ConvProblem::groups)
+      .def_property_readonly("is_depthwise", &ConvProblem::is_depthwise)
+      .def_property_readonly("bytes", &ConvProblem::bytes)
+      .def_property_readonly("flops", &ConvProblem::flops)
+      .def("describe", [](const ConvProblem& p) { return describe(p); })
+      .def("__repr__", [](const ConvProblem& p) { return "Problem(" + describe(p) + ")"; })
+      .def("__eq__", [](const ConvProblem& a, const ConvProblem& b) { return a == b; })
+      .def("__hash__", &ConvProblem::hash);
+}
+
+void bind_device(py::module_& module) {
+  py::class_<DeviceTraits>(module, "Device", "What the planner knows about a device.")
+      .def_static("host_cpu", &host_cpu, py::arg("threads"))
+      .def_static("known_device", &known_device, py::arg("name"))
+      .def_static("known_names", &known_device_names)
+      .def_property_readonly("backend", [](const DeviceTraits& d) { return to_string(d.backend); })
+      .def_property_readonly("isa", [](const DeviceTraits& d) { return to_string(d.isa); })
+      .def_property_readonly("has_bulk_copy", &DeviceTraits::has_bulk_copy)
+      .def_readonly("name", &DeviceTraits::name)
+      .def_readonly("bandwidth_GBps", &DeviceTraits::bandwidth_GBps)
+      .def_readonly("fp32_TFLOPs", &DeviceTraits::fp32_TFLOPs)
+      .def_readonly("threads", &DeviceTraits::threads)
+      .def_readonly("lanes", &DeviceTraits::lanes)
+      .def_readonly("multiprocessors", &DeviceTraits::multiprocessors)
+      .def_readonly("architecture", &DeviceTraits::architecture)
+      .def_readonly("shared_bytes_per_block", &DeviceTraits::shared_bytes_per_block)
+      .def_readonly("shared_bytes_per_multiprocessor", &DeviceTraits::shared_bytes_per_multiprocessor)
+      .def_readonly("registers_per_multiprocessor", &DeviceTraits::registers_per_multiprocessor)
+      .def_readonly("threads_per_multiprocessor", &DeviceTraits::threads_per_multiprocessor)
+      .def("__repr__", [](const DeviceTraits& d) { return "Device(" + d.name + ")"; });
+}
+
+void bind_plans(py::module_& module) {
+  py::class_<Plan>(module, "Plan", "One way to run one problem: a method, its candidate and the tiling.")
+      .def_property_readonly("method", [](const Plan& plan) { return plan.method->name; })
+      .def_readonly("candidate", &Plan::candidate)
+      .def_property_readonly("tiling", &tiling)
+      .def_readonly("workspace_bytes", &Plan::workspace_bytes)
+      .def_readonly("predicted_us", &Plan::predicted_us)
+      .def("describe", [](const Plan& plan) { return describe(plan); })
+      .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
+  py::class_<Choice>(module, "Choice", "The plan that a call takes, and why.")
+      .def_readonly("plan", &Choice::plan)
+      .def_readonly("forced", &Choice::forced)
+      .def_readonly("why", &Choice::why);
+  py::class_<Explanation>(module, "Explanation", "What one method would do with a problem.")
+      .def_property_readonly("method", [](const Explanation& row) { return row.method->name; })
+      .def_property_readonly("summary", [](const Explanation& row) { return row.method->summary; })
+      .def_property_readonly("supported", [](const Explanation& row) { return row.support.ok; })
+      .def_property_readonly("reason", [](const Explanation& row) { return row.support.reason; })
+      .def_readonly("plans", &Explanation::plans)
+      .def_readonly("chosen", &Explanation::chosen);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "convx's planner: problems, devices, methods and the choice of one. No tensors.";
+  bind_problem(module);
+  bind_device(module);
+  bind_plans(module);
+  module.def("methods", [] {
+    py::list rows;
+    for (const Method* method : methods()) {
+      rows.append(py::dict(py::arg("name") = method->name, py::arg("summary") = method->summary));
+    }
+    return rows;
+  });
+  module.def(
+      "supports",
+      [](const std::string& method, const ConvProblem& problem, const DeviceTraits& device) {
+        const Support support = method_named(method).supports(problem, device);
+        return std::make_pair(support.ok, support.reason);
+      },
+      py::arg("method"), py::arg("problem"), py::arg("device"));
+  module.def(
+      "candidates",
+      [](const std::string& method, const ConvProblem& problem, const DeviceTraits& device) {
+        if (!method_named(method).supports(problem, device).ok) return std::vector<Plan>();
+        return method_named(method).candidates(problem, device);
+      },
+      py::arg("method"), py::arg("problem"), py::arg("device"));
+  module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
+  module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));
+  module.def("build_info", &build_info);
+}

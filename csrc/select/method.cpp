@@ -1,0 +1,27 @@
+#include "select/method.h"
+
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+namespace convx {
+
+int64_t Plan::operator[](const char* parameter) const {
+  for (const auto& [name, value] : tiling) {
+    if (std::strcmp(name, parameter) == 0) return value;
+  }
+  throw std::out_of_range(std::string("convx: the plan ") + describe(*this) + " has no parameter " +
+                          parameter);
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = plan.method == nullptr ? "?" : plan.method->name;
+  if (!plan.candidate.empty()) text += "/" + plan.candidate;
+  for (const auto& [name, value] : plan.tiling) text += std::string(" ") + name + "=" + std::to_string(value);
+  char prediction[64];
+  std::snprintf(prediction, sizeof prediction, ", workspace %lld B, predicted %.1f us",
+                static_cast<long long>(plan.workspace_bytes), plan.predicted_us);
+  return text + prediction;
+}
+
+}  // namespace convx

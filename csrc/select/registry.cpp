@@ -1,0 +1,13 @@
+#include "select/registry.h"
+
+#include "methods/depthwise/depthwise.h"
+#include "methods/native/native.h"
+
+namespace convx {
+
+const std::vector<const Method*>& methods() {
+  static const std::vector<const Method*> table = {&depthwise::method, &native::method};
+  return table;
+}
+
+}  // namespace convx

@@ -1,0 +1,114 @@
+#include <algorithm>
+
+#include "select/registry.h"
+
+namespace convx {
+namespace {
+
+struct Name {
+  std::string method, candidate;  // candidate is empty where the method alone is named
+};
+
+Name split(const std::string& algorithm) {
+  const size_t slash = algorithm.find('/');
+  if (slash == std::string::npos) return {algorithm, ""};
+  return {algorithm.substr(0, slash), algorithm.substr(slash + 1)};
+}
+
+const Method* find(const std::string& name) {
+  for (const Method* method : methods()) {
+    if (name == method->name) return method;
+  }
+  return nullptr;
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names = {"auto"};
+  for (const Method* method : methods()) names.push_back(method->name);
+  return names;
+}
+
+std::vector<std::string> candidate_names(const std::vector<Plan>& plans) {
+  std::vector<std::string> names;
+  for (const Plan& plan : plans) {
+    const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
+    if (!plan.candidate.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> able_methods(const ConvProblem& problem, const DeviceTraits& device) {
+  std::vector<std::string> names = {"auto"};
+  for (const Method* method : methods()) {
+    if (method->supports(problem, device).ok) names.push_back(method->name);
+  }
+  return names;
+}
+
+Choice select_named(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  const Name name = split(algorithm);
+  const Method& method = *find(name.method);
+  const Support support = method.supports(problem, device);
+  if (!support.ok) {
+    throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + support.reason + " (" +
+                          describe(problem) + ", on " + device.name +
+                          "); what can run it: " + join(able_methods(problem, device)));
+  }
+  const std::vector<Plan> plans = method.candidates(problem, device);
+  for (const Plan& plan : plans) {
+    if (name.candidate.empty() || plan.candidate == name.candidate) {
+      return {plan, true, "named as algorithm '" + algorithm + "'"};
+    }
+  }
+  throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + name.method +
+                        " has no candidate '" + name.candidate + "' for " + describe(problem) + ", on " +
+                        device.name + "; what it has: " + join(candidate_names(plans)));
+}
+
+}  // namespace
+
+void check_algorithm(const std::string& algorithm) {
+  if (algorithm == "auto" || find(split(algorithm).method) != nullptr) return;
+  throw InvalidArgument("algorithm must be one of " + join(method_names()) +
+                        ", or 'method/candidate' as convx.explain lists them; got '" + algorithm + "'");
+}
+
+Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  check_algorithm(algorithm);
+  if (algorithm != "auto") return select_named(problem, device, algorithm);
+  Choice best;
+  std::string reasons;
+  for (const Method* method : methods()) {
+    const Support support = method->supports(problem, device);
+    if (!support.ok) {
+      reasons += std::string("; ") + method->name + " can't: " + support.reason;
+      continue;
+    }
+    Plan plan = method->candidates(problem, device).front();
+    if (best.plan.method == nullptr || plan.predicted_us < best.plan.predicted_us)
+      best.plan = std::move(plan);
+  }
+  best.why = "the least predicted time" + reasons;
+  return best;
+}
+
+std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device) {
+  const Method* chosen = select(problem, device, "auto").plan.method;
+  std::vector<Explanation> rows;
+  for (const Method* method : methods()) {
+    Explanation row{method, method->supports(problem, device), {}, method == chosen};
+    if (row.support.ok) row.plans = method->candidates(problem, device);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace convx

@@ -1,0 +1,121 @@
+#include "torch/arguments.h"
+
+namespace convx {
+namespace {
+
+std::string list(const int64_t* values, size_t count) {
+  std::string text = "(";
+  for (size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(values[i]);
+  return text + ")";
+}
+
+void require_length(const char* name, const std::vector<int64_t>& values, size_t length,
+                    const char* meaning) {
+  if (values.size() == length) return;
+  throw InvalidArgument(std::string(name) + " must hold " + std::to_string(length) + " integers (" + meaning +
+                        "), got " + std::to_string(values.size()) + ": " +
+                        list(values.data(), values.size()));
+}
+
+bool to_dtype(int32_t code, DType& dtype) {
+  static const std::pair<int32_t, DType> kCodes[] = {{aoti_torch_dtype_float32(), DType::float32},
+                                                     {aoti_torch_dtype_float64(), DType::float64},
+                                                     {aoti_torch_dtype_float16(), DType::float16},
+                                                     {aoti_torch_dtype_bfloat16(), DType::bfloat16}};
+  for (const auto& [each, value] : kCodes) {
+    if (each != code) continue;
+    dtype = value;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void require_image(const char* name, const TensorView& tensor) {
+  if (tensor.dimensions != 4) {
+    throw InvalidArgument(std::string(name) + " must have 4 dimensions, got " +
+                          std::to_string(tensor.dimensions) + ": shape " + tensor.shape() +
+                          "; convx.functional takes unbatched and 1D inputs too");
+  }
+  DType dtype;
+  if (!to_dtype(tensor.dtype, dtype)) {
+    throw InvalidArgument(std::string(name) + " must be float32, float64, float16 or bfloat16, got " +
+                          dtype_name(tensor.dtype) + "; convert it with .to(torch.float32)");
+  }
+}
+
+void require_like(const char* name, const TensorView& tensor, const char* first_name,
+                  const TensorView& first) {
+  if (tensor.dtype != first.dtype) {
+    throw InvalidArgument(std::string(name) + " must have the dtype of " + first_name + " (" +
+                          dtype_name(first.dtype) + "), got " + dtype_name(tensor.dtype) +
+                          "; convert one of them with .to()");
+  }
+  if (tensor.device_type != first.device_type || tensor.device_index != first.device_index) {
+    throw InvalidArgument(std::string(name) + " must be on the device of " + first_name + " (" +
+                          device_name(first.device_type, first.device_index) + "), got " +
+                          device_name(tensor.device_type, tensor.device_index) +
+                          "; move one of them with .to()");
+  }
+}
+
+Sizes sizes_argument(const char* name, const std::vector<int64_t>& values) {
+  require_length(name, values, 4, "one per dimension");
+  return {values[0], values[1], values[2], values[3]};
+}
+
+Sizes sizes_of(const TensorView& tensor) {
+  return {tensor.sizes[0], tensor.sizes[1], tensor.sizes[2], tensor.sizes[3]};
+}
+
+ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, const Sizes& input,
+                             const Sizes& weight, const Geometry& geometry) {
+  require_length("stride", geometry.stride, 2, "height, width");
+  require_length("padding", geometry.padding, 4, "top, bottom, left, right");
+  require_length("dilation", geometry.dilation, 2, "height, width");
+  ConvProblem problem;
+  problem.operation = operation;
+  to_dtype(dtype, problem.dtype);
+  problem.layout = layout;
+  problem.batch = input[0];
+  problem.in_channels = input[1];
+  problem.in_height = input[2];
+  problem.in_width = input[3];
+  problem.out_channels = weight[0];
+  problem.filter_height = weight[2];
+  problem.filter_width = weight[3];
+  problem.stride_h = geometry.stride[0];
+  problem.stride_w = geometry.stride[1];
+  problem.padding_top = geometry.padding[0];
+  problem.padding_bottom = geometry.padding[1];
+  problem.padding_left = geometry.padding[2];
+  problem.padding_right = geometry.padding[3];
+  problem.dilation_h = geometry.dilation[0];
+  problem.dilation_w = geometry.dilation[1];
+  problem.groups = geometry.groups;
+  validate_and_size(problem);
+  if (weight[1] != problem.in_channels_per_group()) {
+    throw InvalidArgument("weight must have input channels / groups = " + std::to_string(input[1]) + " / " +
+                          std::to_string(geometry.groups) + " = " +
+                          std::to_string(problem.in_channels_per_group()) + " in dimension 1, got " +
+                          std::to_string(weight[1]) + ": shape " + list(weight.data(), 4));
+  }
+  return problem;
+}
+
+void require_output_shape(const char* name, const TensorView& tensor, const ConvProblem& problem) {
+  const Sizes expected = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
+  if (sizes_of(tensor) == expected) return;
+  throw InvalidArgument(std::string(name) + " must have the shape of the output, " +
+                        list(expected.data(), 4) + ", got " + tensor.shape() +
+                        "; check the sizes, stride, padding and dilation");
+}
+
+void require_bias(const TensorView& bias, const ConvProblem& problem) {
+  if (bias.dimensions == 1 && bias.sizes[0] == problem.out_channels) return;
+  throw InvalidArgument("bias must have shape (" + std::to_string(problem.out_channels) +
+                        ",), one value per output channel, got " + bias.shape());
+}
+
+}  // namespace convx

@@ -1,0 +1,34 @@
+// From operator arguments to a ConvProblem: every check that needs tensors. Throws InvalidArgument.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "problem/problem.h"
+#include "torch/tensor.h"
+
+namespace convx {
+
+struct Geometry {
+  const std::vector<int64_t>& stride;    // height, width
+  const std::vector<int64_t>& padding;   // top, bottom, left, right
+  const std::vector<int64_t>& dilation;  // height, width
+  int64_t groups;
+};
+
+// The fields that all operations share; input and weight by their sizes.
+ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, const Sizes& input,
+                             const Sizes& weight, const Geometry& geometry);
+
+// Four dimensions and a floating type.
+void require_image(const char* name, const TensorView& tensor);
+// Same dtype and device as the first argument.
+void require_like(const char* name, const TensorView& tensor, const char* first_name,
+                  const TensorView& first);
+// "input_size", as a list of four integers.
+Sizes sizes_argument(const char* name, const std::vector<int64_t>& values);
+Sizes sizes_of(const TensorView& tensor);
+void require_output_shape(const char* name, const TensorView& tensor, const ConvProblem& problem);
+void require_bias(const TensorView& bias, const ConvProblem& problem);
+
+}  // namespace convx

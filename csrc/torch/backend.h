@@ -1,0 +1,43 @@
+// What differs between the CPU and the GPU operator library: each links one implementation of this.
+#pragma once
+#include <cstdint>
+
+#include "problem/device.h"
+#include "select/launch.h"
+
+// The dispatch key that this library's kernels are registered for. ROCm torch calls its GPUs CUDA too.
+#if defined(CONVX_GPU)
+#define CONVX_DISPATCH_KEY CUDA
+#else
+#define CONVX_DISPATCH_KEY CPU
+#endif
+
+namespace convx {
+
+// Bytes that every tensor argument's address is a multiple of.
+#if defined(CONVX_GPU)
+constexpr uintptr_t kArgumentAlignment = 16;
+#else
+constexpr uintptr_t kArgumentAlignment = 1;
+#endif
+
+// The device with that index, queried once; on the CPU, with as many threads as torch uses now. The
+// reference lasts as long as the process.
+const DeviceTraits& device_traits(int32_t device_index);
+
+// Runs a plan of any method but native on the device's current stream. Raises what fails.
+void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index);
+
+// Makes the device current for the calls into torch and the launches in its scope.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int32_t device_index);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  void* guard_ = nullptr;
+};
+
+}  // namespace convx

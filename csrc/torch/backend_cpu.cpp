@@ -1,0 +1,69 @@
+#include <torch/csrc/stable/ops.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "methods/depthwise/depthwise.h"
+#include "torch/backend.h"
+
+namespace convx {
+
+// Until the CPU kernels are in the tree.
+namespace depthwise {
+__attribute__((weak)) void launch_cpu(const Plan&, const ConvProblem&, const Pointers&, const ThreadPool&,
+                                      CpuIsa);
+}
+
+namespace {
+
+struct Task {
+  void (*body)(void*, int64_t, int64_t);
+  void* context;
+};
+
+void run_in_pool(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
+  Task task = {body, context};
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(
+      0, count, grain,
+      [](int64_t begin, int64_t end, void* data) {
+        const Task& task = *static_cast<const Task*>(data);
+        task.body(task.context, begin, end);
+      },
+      &task));
+}
+
+using Launch = void (*)(const Plan&, const ConvProblem&, const Pointers&, const ThreadPool&, CpuIsa);
+
+struct Launcher {
+  const Method* method;
+  Launch launch;
+};
+
+const Launcher kLaunchers[] = {{&depthwise::method, depthwise::launch_cpu}};
+
+}  // namespace
+
+const DeviceTraits& device_traits(int32_t /*device_index*/) {
+  const int threads = static_cast<int>(torch::stable::get_num_threads());
+  thread_local const DeviceTraits* latest = nullptr;
+  if (latest != nullptr && latest->threads == threads) return *latest;
+  static std::mutex mutex;
+  static std::unordered_map<int, DeviceTraits> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  latest = &known.try_emplace(threads, host_cpu(threads)).first->second;
+  return *latest;
+}
+
+void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
+  const DeviceTraits& device = device_traits(device_index);
+  const ThreadPool pool = {device.threads, run_in_pool};
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.method == plan.method) return launcher.launch(plan, problem, pointers, pool, device.isa);
+  }
+  throw std::logic_error("convx: no CPU launcher for " + describe(plan));
+}
+
+DeviceScope::DeviceScope(int32_t /*device_index*/) {}
+DeviceScope::~DeviceScope() = default;
+
+}  // namespace convx

@@ -1,0 +1,62 @@
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <map>
+#include <mutex>
+
+#include "methods/depthwise/depthwise.h"
+#include "platform/query_device.h"
+#include "torch/backend.h"
+
+namespace convx {
+namespace {
+
+struct Launcher {
+  const Method* method;
+  void (*launch)(const Plan&, const ConvProblem&, const Pointers&, Stream);
+};
+
+const Launcher kLaunchers[] = {{&depthwise::method, depthwise::launch_gpu}};
+
+Stream current_stream(int32_t device_index) {
+  void* stream = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+  return stream;
+}
+
+}  // namespace
+
+const DeviceTraits& device_traits(int32_t device_index) {
+  thread_local std::pair<int32_t, const DeviceTraits*> latest = {-1, nullptr};
+  if (latest.first == device_index) return *latest.second;
+  static std::mutex mutex;
+  static std::map<int32_t, DeviceTraits> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto found = known.find(device_index);
+  if (found == known.end()) found = known.emplace(device_index, query_device(device_index)).first;
+  latest = {device_index, &found->second};
+  return found->second;
+}
+
+void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
+  const Stream stream = current_stream(device_index);
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.method == plan.method) return launcher.launch(plan, problem, pointers, stream);
+  }
+  throw std::logic_error("convx: no GPU launcher for " + describe(plan));
+}
+
+DeviceScope::DeviceScope(int32_t device_index) {
+  int32_t current = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
+  if (current == device_index) return;
+  DeviceGuardHandle guard = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_device_guard(device_index, &guard));
+  guard_ = guard;
+}
+
+DeviceScope::~DeviceScope() {
+  if (guard_ != nullptr) aoti_torch_delete_device_guard(static_cast<DeviceGuardHandle>(guard_));
+}
+
+}  // namespace convx

@@ -1,0 +1,131 @@
+#include "torch/native.h"
+
+namespace convx {
+namespace {
+
+using torch::headeronly::HeaderOnlyArrayRef;
+using torch::headeronly::IntHeaderOnlyArrayRef;
+using torch::stable::detail::from;
+using torch::stable::detail::to;
+using Pair = std::array<int64_t, 2>;
+
+void call(const char* name, StableIValue* stack) {
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", stack, TORCH_ABI_VERSION));
+}
+
+StableIValue list(const Pair& values) {
+  return from(IntHeaderOnlyArrayRef(values.data(), values.size()));
+}
+
+// Torch's convolution pads both sides alike: what one side has more is put into the input beforehand.
+bool is_symmetric(const ConvProblem& problem) {
+  return problem.padding_top == problem.padding_bottom && problem.padding_left == problem.padding_right;
+}
+
+Pair symmetric_padding(const ConvProblem& problem) {
+  if (!is_symmetric(problem)) return {0, 0};
+  return {problem.padding_top, problem.padding_left};
+}
+
+Tensor pad(const ConvProblem& problem, const Tensor& input) {
+  if (is_symmetric(problem)) return input;
+  const std::array<int64_t, 4> amounts = {problem.padding_left, problem.padding_right, problem.padding_top,
+                                          problem.padding_bottom};
+  return torch::stable::pad(input, IntHeaderOnlyArrayRef(amounts.data(), amounts.size()));
+}
+
+Tensor in_layout(const Tensor& tensor, Layout layout) {
+  const TensorView view(tensor);
+  if (view.is_dense(layout) && (layout == Layout::nhwc || view.is_contiguous())) return tensor;
+  return dense(tensor, view, layout);
+}
+
+Tensor activate(Activation activation, Tensor tensor) {
+  if (activation == Activation::none) return tensor;
+  StableIValue stack[2] = {from(tensor), 0};
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      call("aten::relu", stack);
+      break;
+    case Activation::relu6:
+      call("aten::relu6", stack);
+      break;
+    case Activation::silu:
+      call("aten::silu", stack);
+      break;
+    case Activation::hardswish:
+      call("aten::hardswish", stack);
+      break;
+    case Activation::gelu:
+      stack[1] = from(std::string("none"));
+      call("aten::gelu", stack);
+      break;
+  }
+  return to<Tensor>(stack[0]);
+}
+
+// aten::convolution_backward for one of its gradients: 0 of the input, 1 of the weight.
+Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Tensor& input,
+                const Tensor& weight, size_t wanted) {
+  const bool mask[3] = {wanted == 0, wanted == 1, false};
+  const bool transposed = false;
+  StableIValue stack[11] = {from(output_grad),
+                            from(input),
+                            from(weight),
+                            from(std::nullopt),
+                            list({problem.stride_h, problem.stride_w}),
+                            list(symmetric_padding(problem)),
+                            list({problem.dilation_h, problem.dilation_w}),
+                            from(transposed),
+                            list({0, 0}),
+                            from(problem.groups),
+                            from(HeaderOnlyArrayRef<bool>(mask, 3))};
+  call("aten::convolution_backward", stack);
+  const Tensor gradients[3] = {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
+  return gradients[wanted];
+}
+
+}  // namespace
+
+Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Tensor& weight,
+                      const std::optional<Tensor>& bias) {
+  const bool transposed = false;
+  StableIValue stack[9] = {from(pad(problem, input)),
+                           from(weight),
+                           from(bias),
+                           list({problem.stride_h, problem.stride_w}),
+                           list(symmetric_padding(problem)),
+                           list({problem.dilation_h, problem.dilation_w}),
+                           from(transposed),
+                           list({0, 0}),
+                           from(problem.groups)};
+  call("aten::convolution", stack);
+  return in_layout(activate(problem.activation, to<Tensor>(stack[0])), problem.layout);
+}
+
+Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, const Tensor& weight) {
+  // The gradient depends on the input's sizes alone; its values are never read.
+  Sizes sizes = {problem.batch, problem.in_channels, problem.in_height, problem.in_width};
+  if (!is_symmetric(problem)) {
+    sizes[2] += problem.padding_top + problem.padding_bottom;
+    sizes[3] += problem.padding_left + problem.padding_right;
+  }
+  const Tensor input = allocate(sizes, problem.layout, TensorView(output_grad));
+  Tensor gradient = backward(problem, output_grad, input, weight, 0);
+  if (!is_symmetric(problem)) {
+    gradient = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
+    gradient = torch::stable::narrow(gradient, 3, problem.padding_left, problem.in_width);
+  }
+  return in_layout(gradient, problem.layout);
+}
+
+Tensor native_weight_grad(const ConvProblem& problem, const Tensor& input, const Tensor& output_grad) {
+  const Sizes sizes = {problem.out_channels, problem.in_channels_per_group(), problem.filter_height,
+                       problem.filter_width};
+  const Tensor weight = allocate(sizes, Layout::nchw, TensorView(input));
+  return in_layout(backward(problem, output_grad, pad(problem, input), weight, 1), Layout::nchw);
+}
+
+}  // namespace convx

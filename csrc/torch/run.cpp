@@ -1,0 +1,67 @@
+#include "torch/run.h"
+
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "select/registry.h"
+#include "torch/backend.h"
+
+namespace convx {
+namespace {
+
+// Networks with changing shapes would grow the table without end; starting anew is cheaper than keeping
+// track of what was used last.
+constexpr size_t kMostPlans = 4096;
+
+struct Key {
+  ConvProblem problem;
+  const DeviceTraits* device;  // device_traits() gives one object per device, for good
+  std::string algorithm;
+  bool operator==(const Key& other) const {
+    return device == other.device && problem == other.problem && algorithm == other.algorithm;
+  }
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    return key.problem.hash() ^ (reinterpret_cast<size_t>(key.device) >> 4) ^
+           (std::hash<std::string>()(key.algorithm) * 31);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTraits& device,
+                                     const std::string& algorithm) {
+  static std::shared_mutex mutex;
+  static auto& plans = *new std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash>();
+  Key key = {problem, &device, algorithm};
+  {
+    const std::shared_lock<std::shared_mutex> lock(mutex);
+    const auto found = plans.find(key);
+    if (found != plans.end()) return found->second;
+  }
+  auto plan = std::make_shared<const Plan>(select(problem, device, algorithm).plan);
+  const std::unique_lock<std::shared_mutex> lock(mutex);
+  if (plans.size() >= kMostPlans) plans.clear();
+  plans[std::move(key)] = plan;
+  return plan;
+}
+
+void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const TensorView& input) {
+  std::optional<Tensor> workspace;  // alive until launched: torch's allocator orders its reuse by stream
+  if (plan.workspace_bytes > 0) {
+    const int64_t stride = 1;
+    AtenTensorHandle handle = nullptr;
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &plan.workspace_bytes, &stride,
+                                                           aoti_torch_dtype_uint8(), input.device_type,
+                                                           input.device_index, &handle));
+    workspace.emplace(handle);
+    pointers.workspace = workspace->mutable_data_ptr();
+  }
+  launch(plan, problem, pointers, input.device_index);
+}
+
+}  // namespace convx

@@ -1,0 +1,15 @@
+// The operators' schemas, defined once, by the CPU library.
+#include <torch/csrc/stable/library.h>
+
+STABLE_TORCH_LIBRARY(convx, library) {
+  library.def(
+      "conv2d(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+      "int groups, str activation, str algorithm) -> Tensor");
+  library.def(
+      "conv2d_input_grad(Tensor output_grad, Tensor weight, SymInt[] input_size, int[] stride, int[] "
+      "padding, "
+      "int[] dilation, int groups, str algorithm) -> Tensor");
+  library.def(
+      "conv2d_weight_grad(Tensor input, Tensor output_grad, SymInt[] weight_size, int[] stride, "
+      "int[] padding, int[] dilation, int groups, str algorithm) -> Tensor");
+}

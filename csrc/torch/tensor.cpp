@@ -1,0 +1,103 @@
+#include "torch/tensor.h"
+
+#include "torch/backend.h"
+
+namespace convx {
+namespace {
+
+// Strides of a dense tensor. Sizes of 0 count as 1 in the plain layout alone, as torch has it.
+Sizes dense_strides(const Sizes& sizes, Layout layout) {
+  const auto [batch, channels, height, width] = sizes;
+  (void)batch;
+  if (layout == Layout::nhwc) return {height * width * channels, 1, width * channels, channels};
+  const int64_t row = std::max<int64_t>(width, 1), plane = std::max<int64_t>(height, 1) * row;
+  return {std::max<int64_t>(channels, 1) * plane, plane, row, 1};
+}
+
+}  // namespace
+
+TensorView::TensorView(const Tensor& tensor) {
+  AtenTensorHandle handle = tensor.get();
+  int64_t* text = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &dimensions));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &text));
+  sizes = text;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &text));
+  strides = text;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &device_index));
+}
+
+bool TensorView::is_contiguous() const {
+  int64_t expected = 1;
+  bool contiguous = true;
+  for (int64_t i = dimensions - 1; i >= 0; --i) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != expected) contiguous = false;
+    expected *= sizes[i];
+  }
+  return contiguous;
+}
+
+bool TensorView::is_dense(Layout layout) const {
+  if (layout == Layout::nchw) return is_contiguous();
+  const Sizes expected = dense_strides({sizes[0], sizes[1], sizes[2], sizes[3]}, layout);
+  for (int i = 0; i < 4; ++i) {
+    if (sizes[i] != 1 && strides[i] != expected[i]) return false;
+  }
+  return true;
+}
+
+std::string TensorView::shape() const {
+  std::string text = "(";
+  for (int64_t i = 0; i < dimensions; ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  return text + (dimensions == 1 ? ",)" : ")");
+}
+
+Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view) {
+  const Sizes strides = dense_strides(sizes, layout);
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(4, sizes.data(), strides.data(), view.dtype,
+                                                         view.device_type, view.device_index, &handle));
+  return Tensor(handle);
+}
+
+Layout layout_of(const TensorView& view) {
+  const bool channels_last = view.size(1) > 1 && view.strides[1] == 1 && !view.is_contiguous();
+  return channels_last ? Layout::nhwc : Layout::nchw;
+}
+
+Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout) {
+  if (!view.is_dense(layout)) {
+    using torch::headeronly::MemoryFormat;
+    return torch::stable::contiguous(
+        tensor, layout == Layout::nhwc ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
+  }
+  // A slice may begin anywhere; a clone begins where the allocator does.
+  const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  return address % kArgumentAlignment == 0 ? tensor : torch::stable::clone(tensor);
+}
+
+std::string dtype_name(int32_t dtype) {
+  const std::pair<int32_t, const char*> names[] = {
+      {aoti_torch_dtype_float32(), "float32"},     {aoti_torch_dtype_float64(), "float64"},
+      {aoti_torch_dtype_float16(), "float16"},     {aoti_torch_dtype_bfloat16(), "bfloat16"},
+      {aoti_torch_dtype_uint8(), "uint8"},         {aoti_torch_dtype_int8(), "int8"},
+      {aoti_torch_dtype_int16(), "int16"},         {aoti_torch_dtype_int32(), "int32"},
+      {aoti_torch_dtype_int64(), "int64"},         {aoti_torch_dtype_bool(), "bool"},
+      {aoti_torch_dtype_complex64(), "complex64"}, {aoti_torch_dtype_complex128(), "complex128"},
+  };
+  for (const auto& [code, name] : names) {
+    if (code == dtype) return name;
+  }
+  return "torch dtype number " + std::to_string(dtype);
+}
+
+std::string device_name(int32_t device_type, int32_t device_index) {
+  if (device_type == aoti_torch_device_type_cpu()) return "cpu";
+  const bool cuda = device_type == aoti_torch_device_type_cuda();
+  return (cuda ? "cuda:" : "device type " + std::to_string(device_type) + ":") + std::to_string(device_index);
+}
+
+}  // namespace convx

@@ -1,0 +1,48 @@
+// Tensors of torch's stable ABI as the operators see them.
+#pragma once
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "problem/problem.h"
+
+namespace convx {
+
+using torch::stable::Tensor;
+
+// Sizes, strides and type of a tensor, read once: each is a call into libtorch. Borrowed from the tensor.
+struct TensorView {
+  explicit TensorView(const Tensor& tensor);
+
+  int64_t size(int dimension) const { return sizes[dimension]; }
+  bool is_contiguous() const;
+  // Dense in a layout; strides of dimensions of size 1 don't matter. Of 4 dimensions.
+  bool is_dense(Layout layout) const;
+  std::string shape() const;  // "(1, 3, 8, 8)"
+
+  int64_t dimensions = 0;
+  const int64_t* sizes = nullptr;
+  const int64_t* strides = nullptr;
+  int32_t dtype = 0, device_type = 0, device_index = 0;
+};
+
+using Sizes = std::array<int64_t, 4>;  // batch, channels, height, width, in this order in every layout
+
+// A new tensor of the type and device of view.
+Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view);
+
+// channels_last iff its channels are the unit-stride dimension and it isn't contiguous in the plain sense
+// as well (one channel, one pixel): the same rule as the fake kernels of convx/ops.py.
+Layout layout_of(const TensorView& view);
+
+// The tensor itself where it is dense in the layout and aligned for vector loads, else a copy that is.
+Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout);
+
+std::string dtype_name(int32_t dtype);                               // "float32"
+std::string device_name(int32_t device_type, int32_t device_index);  // "cpu", "cuda:0"
+
+}  // namespace convx
