@@ -2,9 +2,9 @@
 
     python -m build_tools.check_amd [--target gfx90a ...] [--only strip]
 
-Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants of the
-newer targets are added, for the rest. One target's launchers and the operator library are compiled for the host
-too. Fails where something does not compile or a kernel spills.
+Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
+of the newer targets are added, for the rest. One target's launchers are compiled for the host too. Fails
+where something does not compile or a kernel spills.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def missing_tools() -> list[str]:
 def write_device_libraries(folder: Path) -> None:
     """Debian's device libraries, and what clang 19 looks for that they lack.
 
-    Each target selects its code paths in the libraries by two constants, the version of its instruction set and that
-    of the code object.
+    Each target selects its code paths in the libraries by two constants, the version of its instruction set
+    and that of the code object.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for library in DEVICE_LIBRARIES.glob("*.bc"):
@@ -52,7 +52,8 @@ def write_device_libraries(folder: Path) -> None:
     for file, (symbol, value) in constants.items():
         text = (
             'target triple = "amdgcn-amd-amdhsa"\n'
-            f"@{symbol} = linkonce_odr protected local_unnamed_addr addrspace(4) constant i32 {value}, align 4\n"
+            f"@{symbol} = linkonce_odr protected local_unnamed_addr addrspace(4) "
+            f"constant i32 {value}, align 4\n"
         )
         if not (folder / file).exists():
             subprocess.run(["llvm-as-19", "-o", str(folder / file), "-"], input=text, text=True, check=True)

@@ -2,8 +2,9 @@
 
     python -m build_tools.check_cuda [--target 8.0 ...] [--only strip] [--no-library]
 
-Builds and links the whole library for FULL, as setup.py does, and device code alone for the other targets. Fails
-where something does not compile or link, the library refers to functions of convx that it lacks, or a kernel spills.
+Builds and links the whole library for sm_90, as setup.py does, and compiles device code for all targets.
+Fails where something does not compile or link, the library refers to functions of convx that it lacks, or a
+kernel spills.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ def build_library(nvcc: Path) -> bool:
     library = ROOT / FOLDER / "cuda" / "libconvx_gpu.so"
     Build(find_torch(), Cuda(nvcc, [FULL]), None, library.parent).build({"libconvx_gpu": library})
     missing = undefined_symbols(library)
-    print(
-        f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB for sm_{FULL.replace('.', '')}"
-    )
+    size = library.stat().st_size / 2**20
+    print(f"{library.relative_to(ROOT)}: {size:.1f} MiB, for compute capability {FULL}")
     for name in missing:
         print(f"  undefined: {name}")
     return not missing

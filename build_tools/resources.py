@@ -97,7 +97,7 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
 
 
 def table(uses: list[KernelUse], columns: dict[str, str]) -> str:
-    """A row per kernel, a column per target; columns maps names of values to the headings of what is shown."""
+    """A row per kernel, a column per target; columns maps the values shown in a cell to their headings."""
     names = demangle(use.kernel for use in uses)
     targets = list(dict.fromkeys(use.target for use in uses))
     cells: dict[str, dict[str, str]] = {}

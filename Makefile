@@ -1,0 +1,57 @@
+# make demo      the main job: two networks on a photo, native and with convx, and a report
+# make test      the whole test suite
+# make lint      style and types: ruff, mypy, clang-format
+# make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
+# make clean     removes what these made
+#
+# The first of them makes a virtual environment in .venv and builds convx there; later ones only what has changed.
+
+PYTHON ?= python3
+VENV := .venv
+IN_VENV := $(VENV)/bin/python
+PIP := $(IN_VENV) -m pip --disable-pip-version-check
+
+BINARY_SOURCES := setup.py pyproject.toml $(wildcard build_tools/*.py) $(shell find csrc -type f)
+CXX_FILES := $(shell find csrc tests \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \))
+
+.PHONY: demo test lint check-cuda check-amd clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	@echo "== python -m convx demo"
+	$(IN_VENV) -m convx demo
+
+test: $(VENV)/installed
+	@echo "== the test suite"
+	$(IN_VENV) -m pytest
+
+lint: $(VENV)/lint-tools
+	@echo "== style and types"
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+
+check-cuda: $(VENV)/environment
+	@echo "== every kernel for NVIDIA's targets"
+	$(IN_VENV) -m build_tools.check_cuda
+
+check-amd: $(VENV)/environment
+	@echo "== every kernel for AMD's targets"
+	$(IN_VENV) -m build_tools.check_amd
+
+clean:
+	rm -rf $(VENV) build convx-report convx/lib convx/_core*.so
+
+$(VENV)/environment: build_tools/environment.py $(wildcard requirements/*.txt)
+	$(PYTHON) build_tools/environment.py $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/environment $(BINARY_SOURCES)
+	@echo "== building and installing convx (its CPU part takes a minute or two on two cores)"
+	$(PIP) install --verbose --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/lint-tools: $(VENV)/environment requirements/lint.txt
+	$(PIP) install -r requirements/lint.txt
+	@touch $@
