@@ -1,0 +1,94 @@
+// Sums that several threads, warps or blocks share, in a fixed order: no atomics, so results repeat bit by
+// bit. Used by every kernel of the weight gradient.
+#pragma once
+#include "platform/launch.h"
+#include "platform/platform.h"
+
+namespace convx::depthwise {
+
+// The smallest power of two that holds Count values.
+template <int Count>
+constexpr int kPaddedCount = 2 * kPaddedCount<(Count + 1) / 2>;
+template <>
+inline constexpr int kPaddedCount<1> = 1;
+
+template <int Lanes, int Half, class A>
+CONVX_DEVICE void halve_values(A* kept, int lane) {
+  if constexpr (Half > 0) {
+    const bool upper = (lane & Half) != 0;
+    CONVX_UNROLL
+    for (int i = 0; i < Half; ++i) {
+      const A sent = upper ? kept[i] : kept[i + Half];
+      kept[i] = (upper ? kept[i + Half] : kept[i]) + shuffle_xor<Lanes>(sent, Half);
+    }
+    halve_values<Lanes, Half / 2>(kept, lane);
+  }
+}
+
+// Sums each of Count <= Lanes values over the lanes of the warp and returns the total of value
+// lane % kPaddedCount<Count>. Each exchange halves the values that a lane still carries, so there are about
+// Count shuffles instead of Count * log2(Lanes).
+template <int Lanes, int Count, class A>
+CONVX_DEVICE A warp_totals(const A* values, int lane) {
+  constexpr int kPadded = kPaddedCount<Count>;
+  static_assert(kPadded <= Lanes, "one total a lane");
+  A kept[kPadded];
+  CONVX_UNROLL
+  for (int i = 0; i < kPadded; ++i) kept[i] = i < Count ? values[i < Count ? i : 0] : A(0);
+  halve_values<Lanes, kPadded / 2>(kept, lane);
+  CONVX_UNROLL
+  for (int mask = kPadded; mask < Lanes; mask *= 2) kept[0] += shuffle_xor<Lanes>(kept[0], mask);
+  return kept[0];
+}
+
+// result[channel][tap] = sum over slices of partial[slice][channel][tap], or of partial[slice][tap][channel]
+// where the partials are tap-major. A block owns 32 sums; 8 groups of threads take every eighth slice each.
+constexpr int kSumOutputs = 32, kSumGroups = 8;
+
+template <class T>
+CONVX_KERNEL(kSumOutputs* kSumGroups, 1)
+sum_slices_kernel(const Accumulator<T>* partial, T* result, int64_t count, int slices, FastDivide channels,
+                  uint32_t taps, bool tap_major) {
+  using A = Accumulator<T>;
+  CONVX_SHARED(A, group_sums, [kSumGroups][kSumOutputs]);
+  const int output = threadIdx.x % kSumOutputs, group = threadIdx.x / kSumOutputs;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumOutputs + output;
+  A sum[4] = {A(0), A(0), A(0), A(0)};
+  if (index < count) {
+    const A* source = partial + index;
+    int slice = group;
+    for (; slice + 3 * kSumGroups < slices; slice += 4 * kSumGroups) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) sum[i] += source[(slice + i * kSumGroups) * count];
+    }
+    for (; slice < slices; slice += kSumGroups) sum[0] += source[slice * count];
+  }
+  group_sums[group][output] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  block_barrier();
+  if (group == 0 && index < count) {
+    A total = A(0);
+    CONVX_UNROLL
+    for (int i = 0; i < kSumGroups; ++i) total += group_sums[i][output];
+    int64_t target = index;
+    if (tap_major) {
+      const uint32_t tap = channels.quotient(static_cast<uint32_t>(index));
+      target = static_cast<int64_t>(static_cast<uint32_t>(index) - tap * channels.divisor) * taps + tap;
+    }
+    result[target] = narrow<T>(total);
+  }
+}
+
+// The second step of a weight gradient whose first left slices partial sums in the workspace. channels is
+// the number of filters; channels * taps < 2^31.
+template <class T>
+void sum_slices(const void* partial, void* result, int64_t slices, int64_t channels, int64_t taps,
+                bool tap_major, Stream stream) {
+  const int64_t count = channels * taps;
+  const Grid grid{static_cast<uint32_t>((count + kSumOutputs - 1) / kSumOutputs)};
+  launch_kernel(sum_slices_kernel<T>, "depthwise sum_slices", grid, kSumOutputs * kSumGroups, 0, stream,
+                static_cast<const Accumulator<T>*>(partial), static_cast<T*>(result), count,
+                static_cast<int>(slices), FastDivide(static_cast<uint32_t>(channels)),
+                static_cast<uint32_t>(taps), tap_major);
+}
+
+}  // namespace convx::depthwise
