@@ -44,8 +44,8 @@ CONVX_DEVICE void activate(A (&row)[N], Activation activation) {
   CONVX_NO_UNROLL
   for (int turn = 0; turn < N; ++turn) {
     const A first = activate(row[0], activation);
-    CONVX_UNROLL
-    for (int i = 0; i + 1 < N; ++i) row[i] = row[i + 1];
+    // Not a loop, which compilers make a move of memory.
+    unrolled<N - 1>([&](auto step) { row[decltype(step)::value] = row[decltype(step)::value + 1]; });
     row[N - 1] = first;
   }
 }

@@ -57,5 +57,6 @@
 
 #include "platform/fast_divide.h"
 #include "platform/numeric.h"
+#include "platform/unroll.h"
 #include "platform/vector.h"
 #include "platform/warp.h"

@@ -68,6 +68,31 @@ template <class T, int N>
 CONVX_DEVICE void store(T* address, const Vector<T, N>& source) {
   using Word = typename detail::Word<detail::word_bytes<sizeof(T) * N> >::type;
   constexpr int kWords = sizeof(T) * N / sizeof(Word);
+#if defined(CONVX_HIP)
+  // Pairs are packed by hand: clang keeps a union of many 16-bit elements and wide words in memory.
+  if constexpr (sizeof(T) == 2 && N >= 2) {
+    constexpr int kPairs = sizeof(Word) / 4;
+    CONVX_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      unsigned int pair[kPairs];
+      CONVX_UNROLL
+      for (int j = 0; j < kPairs; ++j) {
+        const int first = 2 * (i * kPairs + j);
+        pair[j] = source.element[first].bits | static_cast<unsigned int>(source.element[first + 1].bits)
+                                                   << 16;
+      }
+      Word* const to = reinterpret_cast<Word*>(address) + i;
+      if constexpr (kPairs == 1) {
+        *to = pair[0];
+      } else if constexpr (kPairs == 2) {
+        *to = make_uint2(pair[0], pair[1]);
+      } else {
+        *to = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+      }
+    }
+    return;
+  }
+#endif
   union {
     Vector<T, N> vector;
     Word word[kWords];

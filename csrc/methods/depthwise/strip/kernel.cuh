@@ -212,9 +212,9 @@ strip_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int v = 0; v < kResults; ++v) sum[o][v] = bias;
   }
-  CONVX_UNROLL
-  for (int i = 0; i < kSourceRows; ++i) {
-    if (i + kAhead < kSourceRows) load_row(i + kAhead);
+  unrolled<kSourceRows>([&](auto step) {
+    constexpr int i = decltype(step)::value;
+    if constexpr (i + kAhead < kSourceRows) load_row(i + kAhead);
     float window[kLeft + kColumns + kRight];
     if constexpr (V == Variant::rows_only) {
       CONVX_UNROLL
@@ -237,22 +237,23 @@ strip_kernel(Arguments<T> a) {
         }
       }
     }
-    CONVX_UNROLL
-    for (int o = 0; o < kRows; ++o) {
-      const int row = result_row + o;
-      if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
-      activate(sum[o], a.activation);
-      Vector<T, kResults> finished;
-      CONVX_UNROLL
-      for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);
-      T* to = result + (row * a.result_width + result_column);
-      if constexpr (V == Variant::ragged) {
-        store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
-      } else {
-        if (result_column < a.result_width) store<T, kResults>(to, finished);
+    unrolled<kRows>([&](auto finished_row) {
+      constexpr int o = decltype(finished_row)::value;
+      if constexpr (Index::last_source_row(o) == i) {
+        const int row = result_row + o;
+        if (!makes || row < 0 || row >= a.result_height) return;
+        activate(sum[o], a.activation);
+        Vector<T, kResults> finished;
+        unrolled<kResults>([&](auto v) { finished.element[v] = narrow<T>(sum[o][v]); });
+        T* to = result + (row * a.result_width + result_column);
+        if constexpr (V == Variant::ragged) {
+          store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
+        } else {
+          if (result_column < a.result_width) store<T, kResults>(to, finished);
+        }
       }
-    }
-  }
+    });
+  });
 }
 
 }  // namespace convx::depthwise::strip
