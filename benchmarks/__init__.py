@@ -1,0 +1,1 @@
+"""Measures convx beside torch's own convolutions: `python -m benchmarks --help`."""

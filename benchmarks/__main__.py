@@ -1,0 +1,191 @@
+"""Command line of the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import depthwise, host, report
+from benchmarks.ceilings import ceilings
+from benchmarks.environment import device_slug, environment
+from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
+from benchmarks.planner import Planner
+from benchmarks.results import RESULTS, Results, key
+from benchmarks.suites import (
+    DTYPES,
+    LAYOUTS,
+    OPERATIONS,
+    Problem,
+    depthwise_cases,
+    problems,
+    select_cases,
+)
+
+
+def _one_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        values = tuple(text.split(","))
+        for value in values:
+            if value not in allowed:
+                raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(allowed)}")
+        return values
+
+    return parse
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Times convx beside torch's own convolutions and checks both against float64.",
+        epilog="Options that name several things take them separated by commas. A run of a part of a suite, "
+        "or a quick one, writes a file only where --output says.",
+    )
+    add = parser.add_argument
+    add("--suite", choices=("depthwise", "host"), default="depthwise")
+    add("--case", help="names or patterns: D1,CONV*-5x5")
+    add("--operation", type=_one_of(*OPERATIONS), help=", ".join(OPERATIONS))
+    add("--dtype", type=_one_of(*DTYPES), help="default: float32,bfloat16 on a GPU, float32 on a CPU")
+    add("--layout", type=_one_of(*LAYOUTS), help=", ".join(LAYOUTS))
+    add("--batch", type=_integers, help="instead of the suite's batches")
+    add(
+        "--peers",
+        type=_one_of(*PEERS),
+        help=f"of {','.join(PEERS)}; default {','.join(GPU_PEERS)} on a GPU, {','.join(CPU_PEERS)} on a CPU",
+    )
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--algorithm", default="auto", help='ask convx for a method or a kernel, as "depthwise/strip"')
+    add("--all-candidates", action="store_true", help="also time every kernel that could run a problem")
+    add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
+    add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
+    add("--quick", action="store_true", help="few rounds")
+    add(
+        "--resume",
+        action="store_true",
+        help="keep the records of an existing file, measure only what it lacks",
+    )
+    add("--seconds", type=float, help="stop after this time; what is measured by then is written")
+    add("--output", type=Path, help=f"folder of results (default {RESULTS.name}/ of the benchmarks)")
+    add("--plots", action="store_true", help="draw the results beside the file")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    device = torch.device(options.device)
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+        # float32 means exact float32 for every contender.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    filters = (options.case, options.operation, options.dtype, options.layout, options.batch, options.peers)
+    partial = options.quick or options.warm or options.algorithm != "auto" or any(filters)
+    path = None
+    if options.output or not partial:
+        path = (options.output or RESULTS) / device_slug(device) / f"{options.suite}.json"
+    command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
+    results = Results(options.suite, environment(device), command.strip(), {})
+    try:
+        if path and (options.resume or (partial and path.is_file())):
+            results.keep(path)
+        rounds = options.rounds or (3 if options.quick else 7)
+        if options.suite == "host":
+            _run_host(results, device, rounds, options.case, path)
+        else:
+            _run_depthwise(results, device, rounds, options, path)
+    except ValueError as error:
+        parser.error(str(error))
+    print(report.table(results))
+    if path:
+        print(f"\n{path}")
+        if options.plots:
+            from benchmarks.plots import draw
+
+            for picture in draw(path):
+                print(picture)
+    return 0
+
+
+def _run_host(
+    results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
+) -> None:
+    for name in tqdm(case.split(",") if case else host.cases(), desc="host", disable=None):
+        if name not in host.cases():
+            raise ValueError(f"--case {name}: the cases of this suite are {', '.join(host.cases())}")
+        results.add(host.run(name, device, rounds))
+    if path:
+        results.write(path)
+
+
+def _run_depthwise(
+    results: Results, device: torch.device, rounds: int, options: argparse.Namespace, path: Path | None
+) -> None:
+    on_gpu = device.type == "cuda"
+    dtypes = options.dtype or (("float32", "bfloat16") if on_gpu else ("float32",))
+    chosen = select_cases(depthwise_cases(), options.case)
+    work = list(
+        problems(
+            chosen, options.operation or OPERATIONS, dtypes, options.layout or LAYOUTS, options.batch, on_gpu
+        )
+    )
+    if not work:
+        raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
+    results.ceilings = ceilings(device)
+    settings = depthwise.Settings(
+        device,
+        results.ceilings,
+        options.peers or (GPU_PEERS if on_gpu else CPU_PEERS),
+        options.algorithm,
+        options.all_candidates,
+        rounds,
+        _cache_bytes(device) if on_gpu and not options.warm else 0,
+    )
+    planner = Planner(device)
+    until = time.monotonic() + options.seconds if options.seconds else float("inf")
+    seen = set(results.records) if options.resume else set()
+    previous: Problem | None = None
+    with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
+        for problem in bar:
+            if _key(problem, settings) in seen:
+                continue
+            if time.monotonic() > until:
+                bar.write(f"stopped after {options.seconds:.0f} s; --resume goes on")
+                break
+            if path and previous and previous.case != problem.case:
+                results.write(path)
+            previous = problem
+            for record in depthwise.run_problem(problem, settings, planner, bar.write):
+                results.add(record)
+                bar.write(report.line(record))
+            if len(work) == 1:
+                bar.write("again: " + problem.arguments("depthwise", options.device))
+            if on_gpu and problem.bytes > 1 << 27:
+                torch.cuda.empty_cache()  # pools of graphs that are gone
+    if path:
+        results.write(path)
+
+
+def _key(problem: Problem, settings: depthwise.Settings) -> tuple[object, ...]:
+    chosen_by = "auto" if settings.algorithm == "auto" else "forced"
+    return key(problem.fields() | {"warm": settings.cache_bytes == 0, "chosen_by": chosen_by})
+
+
+def _cache_bytes(device: torch.device) -> int:
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "L2_cache_size", 60 << 20))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

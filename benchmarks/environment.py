@@ -1,0 +1,79 @@
+"""Which machine, which versions: what makes two results files comparable."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import torch
+
+import convx
+
+_ROOT = Path(__file__).resolve().parent.parent
+# What may differ between two runs whose records may share one file.
+_INCIDENTAL = ("date", "commit")
+
+
+def environment(device: torch.device) -> dict[str, object]:
+    result: dict[str, object] = {
+        "device": _device_name(device),
+        "processor": processor_name(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "convx": convx.__version__,
+        "commit": _commit(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    if device.type == "cuda":
+        result["runtime"] = torch.version.cuda or torch.version.hip
+        result["cudnn"] = torch.backends.cudnn.version()
+    return result
+
+
+def comparable(first: dict[str, object], second: dict[str, object]) -> bool:
+    return all(first.get(name) == second.get(name) for name in {*first, *second} if name not in _INCIDENTAL)
+
+
+def device_slug(device: torch.device) -> str:
+    """The folder of this device's results: "nvidia-h200", "cpu-2-cores-avx512"."""
+    return re.sub(r"[^a-z0-9]+", "-", _device_name(device).lower()).strip("-")
+
+
+def processor_name() -> str:
+    """As Linux reports it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu {torch.get_num_threads()} cores {torch.backends.cpu.get_cpu_capability().lower()}"
+
+
+def _commit() -> str | None:
+    """Of the checkout, with a + where files of it were changed."""
+    command = [
+        "git",
+        "-C",
+        os.fspath(_ROOT),
+        "describe",
+        "--always",
+        "--abbrev=12",
+        "--exclude=*",
+        "--dirty=+",
+    ]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,135 @@
+"""The ways to do one problem: convx's operators, and torch's own convolutions by every road to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+from torch import Tensor
+
+from benchmarks.operands import Pair
+from benchmarks.suites import DTYPES, LAYOUTS, Problem
+
+Function = Callable[[Tensor, Tensor], Tensor]
+
+# torch: what torch's choice takes in the problem's layout. torch_other_layout, in results torch_nchw or
+# torch_channels_last: the same on operands in the other layout. cudnn: cuDNN by name (none for weight_grad,
+# where torch has no way to ask for it; channels_last goes to cuDNN anyway). native: torch's own depthwise
+# kernels, cuDNN switched off. onednn_off: torch's CPU convolution without oneDNN. inductor: torch.compile.
+GPU_PEERS = ("torch", "torch_other_layout", "cudnn", "native")
+CPU_PEERS = ("torch", "torch_other_layout")
+PEERS = ("torch", "torch_other_layout", "cudnn", "native", "onednn_off", "inductor")
+
+
+def other_layout(layout: str) -> str:
+    return LAYOUTS[1 - LAYOUTS.index(layout)]
+
+
+def convx_function(problem: Problem, algorithm: str) -> Function:
+    """The bare operator, as eager code calls it when nothing needs a gradient."""
+    shape, batch = problem.shape, problem.batch
+    ops = torch.ops.convx
+    step, sides, dilation = [shape.stride] * 2, [shape.padding] * 4, [1, 1]
+    if problem.operation == "forward":
+        return lambda x, w: ops.conv2d(x, w, None, step, sides, dilation, shape.groups, "none", algorithm)
+    if problem.operation == "input_grad":
+        size = list(shape.input_size(batch))
+        return lambda dy, w: ops.conv2d_input_grad(
+            dy, w, size, step, sides, dilation, shape.groups, algorithm
+        )
+    size = list(shape.weight_size)
+    return lambda x, dy: ops.conv2d_weight_grad(x, dy, size, step, sides, dilation, shape.groups, algorithm)
+
+
+def torch_function(problem: Problem, layout: str, device: torch.device) -> Function:
+    """torch's own convolution; gradients one at a time, as aten.convolution_backward gives them."""
+    shape, batch = problem.shape, problem.batch
+    step, sides, dilation, groups = [shape.stride] * 2, [shape.padding] * 2, [1, 1], shape.groups
+    if problem.operation == "forward":
+        return lambda x, w: torch.nn.functional.conv2d(x, w, None, step, sides, dilation, groups)
+    options = (step, sides, dilation, False, [0, 0], groups)
+    dtype = DTYPES[problem.dtype]
+    if problem.operation == "input_grad":
+        # Only the size and layout of the input matter.
+        wanted = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        like = torch.empty(shape.input_size(batch), dtype=dtype, device=device, memory_format=wanted)
+        return lambda dy, w: _backward(dy, like, w, options, 0)
+    weight = torch.empty(shape.weight_size, dtype=dtype, device=device)
+    return lambda x, dy: _backward(dy, x, weight, options, 1)
+
+
+def _backward(dy: Tensor, x: Tensor, w: Tensor, options: tuple[object, ...], wanted: int) -> Tensor:
+    mask = [index == wanted for index in range(3)]
+    result: Tensor = torch.ops.aten.convolution_backward(dy, x, w, None, *options, mask)[wanted]
+    return result
+
+
+def cudnn_function(problem: Problem) -> Function | None:
+    shape = problem.shape
+    step, sides, dilation = [shape.stride] * 2, [shape.padding] * 2, [1, 1]
+    flags = (shape.groups, torch.backends.cudnn.benchmark, False, False)
+    if problem.operation == "forward":
+        return lambda x, w: torch.ops.aten.cudnn_convolution(x, w, sides, step, dilation, *flags)
+    if problem.operation == "input_grad":
+        reached = (shape.out_size - 1) * shape.stride - 2 * shape.padding + shape.filter
+        rest = [shape.size - reached] * 2
+        transpose = torch.ops.aten.cudnn_convolution_transpose
+        return lambda dy, w: transpose(dy, w, sides, rest, step, dilation, *flags)
+    return None
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+def _without_onednn() -> AbstractContextManager[None]:
+    context: AbstractContextManager[None] = torch.backends.mkldnn.flags(enabled=False)
+    return context
+
+
+def _within(context: Callable[[], AbstractContextManager[None]], function: Function) -> Function:
+    def call(first: Tensor, second: Tensor) -> Tensor:
+        with context():
+            return function(first, second)
+
+    return call
+
+
+def contenders(
+    problem: Problem, algorithms: list[str], peers: tuple[str, ...], device: torch.device
+) -> dict[str, tuple[Function, str]]:
+    """Name -> (function, its operands' layout); "convx" is algorithms[0], others go by their names."""
+    on_gpu = device.type == "cuda"
+    layout = problem.layout
+    same = torch_function(problem, layout, device)
+    result: dict[str, tuple[Function, str]] = {}
+    for index, algorithm in enumerate(algorithms):
+        result[algorithm if index else "convx"] = (convx_function(problem, algorithm), layout)
+    if "torch" in peers:
+        result["torch"] = (same, layout)
+    if "torch_other_layout" in peers:
+        other = other_layout(layout)
+        result[f"torch_{other}"] = (torch_function(problem, other, device), other)
+    if "cudnn" in peers and on_gpu:
+        forced = cudnn_function(problem)
+        if forced is not None:
+            result["cudnn"] = (forced, layout)
+    if "native" in peers and on_gpu:
+        result["native"] = (_within(_without_cudnn, same), layout)
+    if "onednn_off" in peers and not on_gpu:
+        result["onednn_off"] = (_within(_without_onednn, same), layout)
+    if "inductor" in peers:
+        torch.compiler.reset()
+        result["inductor"] = (torch.compile(same, dynamic=False), layout)
+    return result
+
+
+def rotated(function: Function, pairs: list[Pair]) -> Callable[[int], Tensor]:
+    return lambda index: function(*pairs[index % len(pairs)])

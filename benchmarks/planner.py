@@ -1,0 +1,49 @@
+"""What convx's planner says about a benchmark's problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from benchmarks.suites import DTYPES, Problem
+from convx import _libraries, _planning
+
+
+class Planner:
+    def __init__(self, device: torch.device) -> None:
+        self._core = _libraries.core()
+        self._device = _planning.device(device)
+
+    def method(self, problem: Problem, algorithm: str) -> str:
+        """The method and kernel that a call takes: "depthwise/strip"."""
+        return _name(self._core.select(_core_problem(problem), self._device, algorithm).plan)
+
+    def candidates(self, problem: Problem) -> list[str]:
+        """Every kernel that could run the problem, by the names that algorithm takes."""
+        core = _core_problem(problem)
+        names: dict[str, None] = {}
+        for method in self._core.methods():
+            if method["name"] != "native":
+                for plan in self._core.candidates(method["name"], core, self._device):
+                    names[_name(plan)] = None
+        return list(names)
+
+
+def _name(plan: Any) -> str:
+    return f"{plan.method}/{plan.candidate}" if plan.candidate else str(plan.method)
+
+
+def _core_problem(problem: Problem) -> Any:
+    shape = problem.shape
+    return _planning.problem(
+        problem.operation,
+        DTYPES[problem.dtype],
+        problem.layout == "channels_last",
+        shape.input_size(problem.batch),
+        shape.weight_size,
+        (shape.stride, shape.stride),
+        (shape.padding,) * 4,
+        (1, 1),
+        shape.groups,
+    )

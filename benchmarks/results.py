@@ -1,0 +1,122 @@
+"""Results files: written by the benchmark program only, whole at every moment."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import comparable
+
+Record = dict[str, Any]
+_KEY = ("case", "operation", "dtype", "layout", "batch", "warm", "chosen_by", "method")
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def key(record: Record) -> tuple[object, ...]:
+    """What a record is about. Forced methods are part of it; the one that auto took is not."""
+    forced = record.get("chosen_by") == "forced"
+    return tuple(record.get(name) for name in (_KEY if forced else _KEY[:-1]))
+
+
+@dataclass
+class Results:
+    suite: str
+    environment: dict[str, Any]
+    command: str
+    ceilings: dict[str, float]
+    records: dict[tuple[object, ...], Record] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        self.records[key(record)] = record
+
+    def keep(self, path: Path) -> None:
+        """Takes over the records of an existing file of the same machine and versions."""
+        if not path.is_file():
+            return
+        older = load(path)
+        if not comparable(older.environment, self.environment):
+            raise ValueError(f"{path} is of another machine or other versions; choose another --output")
+        self.records = older.records | self.records
+
+    def write(self, path: Path) -> None:
+        """One record a line, so that differences can be read; replaces the file in one step."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = {
+            "suite": self.suite,
+            "environment": self.environment,
+            "command": self.command,
+            "ceilings": self.ceilings,
+        }
+        lines = ",\n  ".join(json.dumps(record) for record in self.records.values())
+        text = json.dumps(head, indent=1)[:-2] + f',\n "records": [\n  {lines}\n ]\n}}\n'
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(text)
+        os.replace(temporary, path)
+
+
+def load(path: Path) -> Results:
+    data = json.loads(path.read_text())
+    records = {key(record): record for record in data["records"]}
+    return Results(data["suite"], data["environment"], data["command"], data["ceilings"], records)
+
+
+def best_peer(record: Record) -> tuple[str, float] | None:
+    """torch's fastest way in the record's own layout."""
+    peers = {
+        name: time
+        for name, time in record["peers_us"].items()
+        if name not in ("torch_nchw", "torch_channels_last", "inductor")
+    }
+    return min(peers.items(), key=lambda item: item[1]) if peers else None
+
+
+def geomean(values: Iterable[float]) -> float:
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
+
+
+@dataclass
+class Summary:
+    """Records of one operation, type, layout and group of cases, together."""
+
+    label: tuple[str, ...]
+    count: int
+    fraction_of_floor: float  # geomean of floor / convx
+    peer_fraction: float  # geomean of floor / best peer
+    speedup: float  # geomean of best peer / convx
+    slower: int  # records on which the best peer wins
+
+
+def summarize(records: Iterable[Record]) -> list[Summary]:
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        if record.get("chosen_by") == "auto" and "floor_us" in record:
+            name = record["group"] + (f", batch {record['batch']}" if record["group"] == "D1-30" else "")
+            groups.setdefault((record["operation"], record["dtype"], record["layout"], name), []).append(
+                record
+            )
+    result = []
+    for label, members in groups.items():
+        pairs = [(record, peer[1]) for record in members if (peer := best_peer(record))]
+        result.append(
+            Summary(
+                label,
+                len(members),
+                geomean(record["floor_us"] / record["convx_us"] for record in members),
+                geomean(record["floor_us"] / peer for record, peer in pairs),
+                geomean(peer / record["convx_us"] for record, peer in pairs),
+                sum(is_slower(record) for record in members),
+            )
+        )
+    return result
+
+
+def is_slower(record: Record) -> bool:
+    """Slower than the best peer by more than two runs of one program differ."""
+    peer = best_peer(record)
+    return peer is not None and record["convx_us"] > 1.02 * peer[1]

@@ -1,0 +1,173 @@
+"""What is measured: cases, and the problems that they make with an operation, type, layout and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+import torch
+
+from benchmarks import layers
+
+OPERATIONS = ("forward", "input_grad", "weight_grad")
+LAYOUTS = ("nchw", "channels_last")
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A convolution without its batch; square maps, filters and strides, 'same' padding."""
+
+    in_channels: int
+    size: int
+    out_channels: int
+    filter: int
+    stride: int
+    groups: int
+
+    @property
+    def padding(self) -> int:
+        return self.filter // 2
+
+    @property
+    def out_size(self) -> int:
+        return (self.size + 2 * self.padding - self.filter) // self.stride + 1
+
+    @property
+    def weight_size(self) -> tuple[int, int, int, int]:
+        return (self.out_channels, self.in_channels // self.groups, self.filter, self.filter)
+
+    def input_size(self, batch: int) -> tuple[int, int, int, int]:
+        return (batch, self.in_channels, self.size, self.size)
+
+    def output_size(self, batch: int) -> tuple[int, int, int, int]:
+        return (batch, self.out_channels, self.out_size, self.out_size)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    group: str  # cases that the summary takes together
+    shape: Shape
+    batches: tuple[int, ...]
+    cpu_batches: tuple[int, ...]  # none: too large for a CPU unless --batch asks for it
+
+
+@dataclass(frozen=True)
+class Problem:
+    case: Case
+    operation: str
+    dtype: str
+    layout: str
+    batch: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.case.shape
+
+    @property
+    def element_size(self) -> int:
+        return DTYPES[self.dtype].itemsize
+
+    @property
+    def elements(self) -> tuple[int, int, int]:
+        """Of the input, the output and the weight."""
+        shape = self.shape
+        maps = (
+            self.batch * shape.in_channels * shape.size**2,
+            self.batch * shape.out_channels * shape.out_size**2,
+        )
+        return *maps, shape.out_channels * (shape.in_channels // shape.groups) * shape.filter**2
+
+    @property
+    def bytes(self) -> int:
+        """The fewest an operation can move: both operands read once, the result written once."""
+        return sum(self.elements) * self.element_size
+
+    @property
+    def flops(self) -> int:
+        per_output = 2 * (self.shape.in_channels // self.shape.groups) * self.shape.filter**2
+        return self.elements[1] * per_output
+
+    def fields(self) -> dict[str, object]:
+        """How a record names this problem."""
+        return {
+            "case": self.case.name,
+            "operation": self.operation,
+            "dtype": self.dtype,
+            "tf32": False,
+            "layout": self.layout,
+            "batch": self.batch,
+            "shape": asdict(self.shape),
+        }
+
+    def arguments(self, suite: str, device: str) -> str:
+        """The command line that repeats this record."""
+        return (
+            f"python -m benchmarks --suite {suite} --case {self.case.name} --operation {self.operation} "
+            f"--dtype {self.dtype} --layout {self.layout} --batch {self.batch} --device {device}"
+        )
+
+
+def _depthwise(channels: int, size: int, filter_size: int, stride: int) -> Shape:
+    return Shape(channels, size, channels, filter_size, stride, channels)
+
+
+def depthwise_cases() -> list[Case]:
+    cases = [
+        Case(
+            f"CONV{number}-{filter_size}x{filter_size}",
+            f"CONV1-13 {filter_size}x{filter_size}",
+            _depthwise(channels, size, filter_size, 1),
+            (layers.TRANSACTIONS_BATCH,),
+            (),
+        )
+        for filter_size in layers.TRANSACTIONS_FILTERS
+        for number, (channels, size) in enumerate(layers.TRANSACTIONS, 1)
+    ]
+    cases += [
+        Case(
+            f"D{number}", "D1-30", _depthwise(*layer), layers.SEPARABLE_BATCHES, layers.SEPARABLE_BATCHES[:2]
+        )
+        for number, layer in enumerate(layers.SEPARABLE, 1)
+    ]
+    return cases
+
+
+def select_cases(cases: Iterable[Case], patterns: str | None) -> list[Case]:
+    """Those that match one of the comma-separated patterns ("D1,CONV*-5x5"), in the suite's order."""
+    cases = list(cases)
+    if patterns is None:
+        return cases
+    chosen = [case for case in cases if any(fnmatchcase(case.name, part) for part in patterns.split(","))]
+    if not chosen:
+        names = ", ".join(case.name for case in cases[:3])
+        raise ValueError(
+            f"--case {patterns}: no case has such a name; names are {names} ... {cases[-1].name}"
+        )
+    return chosen
+
+
+def problems(
+    cases: Iterable[Case],
+    operations: Iterable[str],
+    dtypes: Iterable[str],
+    layouts: Iterable[str],
+    batches: Iterable[int] | None,
+    on_gpu: bool,
+) -> Iterator[Problem]:
+    """The problems of the cases, those of one case and batch together."""
+    wanted = None if batches is None else tuple(batches)
+    for case in cases:
+        default = case.batches if on_gpu else case.cpu_batches
+        for batch in default if wanted is None else wanted:
+            for dtype in dtypes:
+                for layout in layouts:
+                    for operation in operations:
+                        yield Problem(case, operation, dtype, layout, batch)

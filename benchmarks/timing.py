@@ -1,0 +1,90 @@
+"""Microseconds of several contenders, measured in turns so that drift of the machine hits all alike."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Call = Callable[[int], Tensor]  # the argument picks one of the rotated operand sets
+_LONG_US = 5000  # a call this long is measured by itself, in few rounds
+_LONG_ROUNDS = 3
+
+
+def measure(
+    calls: dict[str, Call], sets: int, device: torch.device, rounds: int
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Median microseconds by name, and the reasons of those that failed."""
+    prepare = _prepare_gpu if device.type == "cuda" else _prepare_cpu
+    timers: dict[str, Callable[[], float]] = {}
+    failures: dict[str, str] = {}
+    samples: dict[str, list[float]] = {}
+    for name, call in calls.items():
+        try:
+            timers[name], first = prepare(call, sets)
+        except (RuntimeError, NotImplementedError) as error:
+            failures[name] = str(error).splitlines()[0]
+            continue
+        samples[name] = [first]
+    for turn in range(1, rounds):
+        for name, timer in timers.items():
+            if turn < _LONG_ROUNDS or samples[name][0] < _LONG_US:
+                samples[name].append(timer())
+    return {name: statistics.median(values) for name, values in samples.items()}, failures
+
+
+def _prepare_cpu(call: Call, sets: int) -> tuple[Callable[[], float], float]:
+    round_us = 3000
+
+    def run(repeats: int) -> float:
+        begin = time.perf_counter()
+        for index in range(repeats):
+            call(index)
+        return (time.perf_counter() - begin) * 1e6 / repeats
+
+    run(1)
+    estimate = run(1)
+    repeats = max(1, math.ceil(round_us / estimate))
+    return (lambda: run(repeats)), run(repeats)
+
+
+def _prepare_gpu(call: Call, sets: int) -> tuple[Callable[[], float], float]:
+    """Replays of a CUDA graph of several launches, one after another over the operand sets."""
+    graph_us = 400
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call(0)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        call(0)
+        end.record()
+        end.synchronize()
+        estimate = max(1.0, begin.elapsed_time(end) * 1e3)
+    torch.cuda.current_stream().wait_stream(stream)
+
+    launches = max(sets, math.ceil(graph_us / estimate)) if estimate < _LONG_US else 1
+    graph = torch.cuda.CUDAGraph()
+    alive: list[Tensor] = []  # results too must rotate, so as many as there are sets stay allocated
+    with torch.cuda.graph(graph):
+        for index in range(launches):
+            result = call(index)
+            if len(alive) < sets:
+                alive.append(result)
+            else:
+                alive[index % sets] = result
+    graph.replay()
+
+    def replay() -> float:
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3 / launches
+
+    replay.alive = alive  # type: ignore[attr-defined]  # the graph writes into them
+    return replay, replay()

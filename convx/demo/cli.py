@@ -1,0 +1,144 @@
+"""Command line of the demo."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+import convx
+from convx.demo import networks
+from convx.demo.compare import LAYOUTS, NetworkResult, examine, steps
+from convx.demo.report import page
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m convx demo",
+        description="Runs networks on a photo, native and with their layers converted, and writes a report.",
+    )
+    parser.add_argument("--output", type=Path, default=Path("convx-report"), help="folder of the report")
+    parser.add_argument(
+        "--model", action="append", help="torchvision network (default: mobilenet_v2, resnet18)"
+    )
+    parser.add_argument("--weights", type=Path, help="state dict for --model, instead of random weights")
+    parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
+    parser.add_argument("--batch", type=int, help="images at once (default: 1 on a CPU, 32 on a GPU)")
+    parser.add_argument("--layout", choices=LAYOUTS, default="nchw", help="layout of the layer-by-layer part")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    return parser
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.weights and len(options.model or []) != 1:
+        parser.error("--weights needs one --model, the network that the file belongs to")
+    if options.weights and not options.weights.is_file():
+        parser.error(f"--weights: there is no file {options.weights}")
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    batch_size = options.batch or (32 if device.type == "cuda" else 1)
+    names = options.model or list(networks.NETWORKS)
+    begin = time.monotonic()
+
+    image = networks.photo()
+    batch = networks.augmentations(image, batch_size).to(device)
+    calibration = networks.augmentations(image, 8 if options.quick else 32)
+    print(f"Building {', '.join(names)}; {_machine(device)}")
+    try:
+        models = {name: networks.build(name, options.weights, calibration) for name in names}
+    except (ValueError, RuntimeError) as error:  # an unknown network, or a file of another one
+        parser.error(str(error))
+
+    results: list[NetworkResult] = []
+    with tqdm(
+        total=sum(map(steps, models.values())), unit="step", mininterval=0.5, dynamic_ncols=True
+    ) as bar:
+
+        def progress(what: str) -> None:
+            bar.set_postfix_str(what)
+            bar.update()
+
+        for name, model in models.items():
+            title = networks.NETWORKS.get(name, name)
+            rounds = 3 if options.quick else 9
+            results.append(examine(title, model, batch, options.layout, rounds, progress))
+    _print(results)
+    seconds = time.monotonic() - begin
+    _write(options.output, results, image, _facts(device, options, seconds))
+    print(f"\nReport: {(options.output / 'report.html').resolve()}   ({seconds:.0f} s)")
+    return 0 if all(result.agrees for result in results) else 1
+
+
+def _print(results: list[NetworkResult]) -> None:
+    for result in results:
+        print(f"\n{result.title}\n{'layer':<28}{'native us':>12}{'convx us':>12}{'faster':>9}  method")
+        for layer in result.layers:
+            if layer.converted:
+                times = f"{layer.native_us:12.1f}{layer.convx_us:12.1f}{layer.speedup:9.2f}"
+                print(f"{layer.name:<28}{times}  {layer.method}")
+        left = [layer for layer in result.layers if not layer.converted]
+        print(
+            f"{len(left)} of {len(result.layers)} convolutions left native (the report says why, one by one)"
+        )
+    print(f"\n{'whole network':<34}{'native ms':>12}{'convx ms':>12}{'faster':>9}")
+    for result in results:
+        for layout, (native, fast) in result.whole_us.items():
+            title = f"{result.title}, {layout}, batch {result.batch}"
+            print(f"{title:<34}{native / 1e3:12.2f}{fast / 1e3:12.2f}{native / fast:9.2f}")
+    print(f"\n{'largest error against float64':<34}{'native':>12}{'convx':>12}")
+    for result in results:
+        verdict = "agree" if result.agrees else "DISAGREE"
+        print(f"{result.title:<34}{result.native_error:12.1e}{result.convx_error:12.1e}  {verdict}")
+
+
+def _write(folder: Path, results: list[NetworkResult], image: Any, facts: dict[str, str]) -> None:
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, format="png")
+    text, pictures = page(results, buffer.getvalue(), facts)
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    for name, data in pictures.items():
+        (folder / name).write_bytes(data)
+
+
+def _facts(device: torch.device, options: argparse.Namespace, seconds: float) -> dict[str, str]:
+    weights = (
+        str(options.weights) if options.weights else "random, batch-norm statistics calibrated on the photo"
+    )
+    return {
+        "machine": _machine(device),
+        "system": platform.platform(),
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "convx": convx.__version__,
+        "weights": weights,
+        "photo": "scikit-image's chelsea",
+        "date": time.strftime("%Y-%m-%d"),
+        "the whole job took": f"{seconds:.0f} s",
+    }
+
+
+def _machine(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_processor()}, {torch.get_num_threads()} threads of {os.cpu_count()} processors"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"

@@ -1,0 +1,67 @@
+"""Times several ways to do the same thing in the same run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+Call = Callable[[], object]
+
+
+def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 2000) -> list[float]:
+    """Median microseconds of each call, measured in turns so that drift of the machine hits all alike."""
+    prepare = _prepare_gpu if device.type == "cuda" else _prepare_cpu
+    timers = [prepare(call, round_us) for call in calls]
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for timer, samples in zip(timers, times, strict=True):
+            samples.append(timer())
+    return [statistics.median(samples) for samples in times]
+
+
+def _prepare_cpu(call: Call, round_us: float) -> Callable[[], float]:
+    def run(repeats: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        return (time.perf_counter() - begin) * 1e6 / repeats
+
+    run(1)
+    repeats = max(1, math.ceil(round_us / run(1)))
+    return lambda: run(repeats)
+
+
+def _prepare_gpu(call: Call, round_us: float) -> Callable[[], float]:
+    """Replays of a CUDA graph: what the device takes, without the host's launches."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call()
+    torch.cuda.current_stream().wait_stream(stream)
+    once = _capture(call, 1)
+    repeats = max(1, min(200, math.ceil(round_us / _replay_us(once))))
+    graph = _capture(call, repeats)
+    return lambda: _replay_us(graph) / repeats
+
+
+def _capture(call: Call, repeats: int) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            call()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph
+
+
+def _replay_us(graph: torch.cuda.CUDAGraph) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1e3
