@@ -237,22 +237,21 @@ strip_kernel(Arguments<T> a) {
         }
       }
     }
-    unrolled<kRows>([&](auto finished_row) {
-      constexpr int o = decltype(finished_row)::value;
-      if constexpr (Index::last_source_row(o) == i) {
-        const int row = result_row + o;
-        if (!makes || row < 0 || row >= a.result_height) return;
-        activate(sum[o], a.activation);
-        Vector<T, kResults> finished;
-        unrolled<kResults>([&](auto v) { finished.element[v] = narrow<T>(sum[o][v]); });
-        T* to = result + (row * a.result_width + result_column);
-        if constexpr (V == Variant::ragged) {
-          store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
-        } else {
-          if (result_column < a.result_width) store<T, kResults>(to, finished);
-        }
+    CONVX_UNROLL
+    for (int o = 0; o < kRows; ++o) {
+      const int row = result_row + o;
+      if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
+      activate(sum[o], a.activation);
+      Vector<T, kResults> finished;
+      CONVX_UNROLL
+      for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);
+      T* to = result + (row * a.result_width + result_column);
+      if constexpr (V == Variant::ragged) {
+        store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
+      } else {
+        if (result_column < a.result_width) store<T, kResults>(to, finished);
       }
-    });
+    }
   });
 }
 
