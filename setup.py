@@ -30,7 +30,9 @@ class BuildLibraries(build_ext):
 
     def build_extensions(self) -> None:
         build = Build(torch, cuda, hip, Path(self.build_temp) / "convx")
-        outputs = {each.name.rsplit(".", 1)[-1]: Path(self.get_ext_fullpath(each.name)) for each in self.extensions}
+        outputs = {
+            each.name.rsplit(".", 1)[-1]: Path(self.get_ext_fullpath(each.name)) for each in self.extensions
+        }
         try:
             build.build(outputs)
         except BuildError as error:

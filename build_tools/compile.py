@@ -1,8 +1,8 @@
 """A small parallel compiler driver: recompiles what changed, stops at the first error.
 
-It replaces torch.utils.cpp_extension.BuildExtension, which would make Python modules of the operator libraries,
-needs a CUDA torch to run nvcc and rewrites sources for ROCm. Compiled here, the libraries are plain shared
-objects, and nvcc's part also builds beside a CPU torch.
+It replaces torch.utils.cpp_extension.BuildExtension, which would make Python modules of the operator
+libraries, needs a CUDA torch to run nvcc and rewrites sources for ROCm. Compiled here, the libraries are
+plain shared objects, and nvcc's part also builds beside a CPU torch.
 """
 
 from __future__ import annotations

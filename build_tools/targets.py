@@ -19,6 +19,9 @@ CXX_FLAGS = ["-O3", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DNDEBU
 NVCC_FLAGS = ["-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
 HIP_FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-D__HIP_PLATFORM_AMD__=1"]
 
+# A launcher that nobody wrote fails here rather than at import.
+NO_UNDEFINED = "-Wl,--no-undefined"
+
 
 def sources(*patterns: str) -> list[Path]:
     """Files under csrc that match, in a fixed order, relative to the checkout."""
@@ -81,7 +84,9 @@ class Build:
     def _core(self, output: Path) -> Step:
         python = ["-isystem", sysconfig.get_paths()["include"], f"-I{self._write_information()}"]
         module = sources("python/*.cpp")
-        objects = self._objects(sources(*PLANNER)) + self._objects(module, [*self.torch.include_flags, *python])
+        objects = self._objects(sources(*PLANNER)) + self._objects(
+            module, [*self.torch.include_flags, *python]
+        )
         return self._link(output, objects, [])
 
     def _cpu(self, output: Path) -> Step:
@@ -89,7 +94,7 @@ class Build:
         objects = self._objects(list(dict.fromkeys(files)))
         operators = [path for path in sources(*OPERATORS) if path.stem != "backend_gpu"]
         objects += self._objects(operators, [*self.torch.include_flags, toolchain.TORCH_TARGET])
-        return self._link(output, objects, self._torch_libraries())
+        return self._link(output, objects, [NO_UNDEFINED, *self._torch_libraries()])
 
     def _gpu(self, output: Path) -> Step:
         objects = self._objects(sources(*PLANNER))
@@ -102,7 +107,13 @@ class Build:
             return self._link_cuda(output, objects, self.cuda)
         assert self.hip is not None
         objects += [self._hip_object(path, self.hip) for path in kernels]
-        libraries = [*self._torch_libraries(), "-ltorch_hip", f"-L{self.hip.home / 'lib'}", "-lamdhip64"]
+        libraries = [
+            NO_UNDEFINED,
+            *self._torch_libraries(),
+            "-ltorch_hip",
+            f"-L{self.hip.home / 'lib'}",
+            "-lamdhip64",
+        ]
         return self._link(output, objects, libraries)
 
     def _objects(self, files: list[Path], flags: list[str] | None = None, variant: str = "cpp") -> list[Path]:
@@ -132,13 +143,14 @@ class Build:
     def _link_cuda(self, output: Path, objects: list[Path], cuda: Cuda) -> Step:
         # nvcc knows where its own runtime is; the static one can't clash with the runtime that torch loaded.
         command = [str(cuda.nvcc), "-shared", "-cudart", "static", *map(str, objects)]
-        libraries = [*self._torch_libraries(), "-Xlinker", "--no-as-needed", self._cuda_library_folder(), "-ltorch_cuda"]
+        libraries = ["-Xlinker", "--no-undefined", *self._torch_libraries()]
+        libraries += ["-Xlinker", "--no-as-needed", self._cuda_library_folder(), "-ltorch_cuda"]
         for flag in self.link_flags:
             command += ["-Xcompiler", flag]
         return Step(f"linking {output.name}", [*command, *libraries, "-o", str(output)], output, objects)
 
     def _cuda_library_folder(self) -> str:
-        """Where libtorch_cuda.so is. A CPU torch has none: a stand-in with its soname satisfies the linker."""
+        """Where libtorch_cuda.so is; a CPU torch has none and gets a stand-in that satisfies the linker."""
         if self.torch.cuda is not None:
             return f"-L{self.torch.root / 'lib'}"
         source = self.folder / "stub" / "torch_cuda.c"

@@ -38,11 +38,15 @@ class Torch:
 
 def find_torch() -> Torch:
     """The installed torch, or one line saying what to do."""
-    hint = "install one first, for example: pip install 'torch>=2.11'; then pip install --no-build-isolation ."
+    hint = (
+        "install one first, for example: pip install 'torch>=2.11'; then pip install --no-build-isolation ."
+    )
     try:
         import torch
     except ImportError as error:
-        raise BuildError(f"convx is built against an installed torch >= 2.11 and found none ({error}): {hint}")
+        raise BuildError(
+            f"convx is built against an installed torch >= 2.11 and found none ({error}): {hint}"
+        ) from None
     match = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if match is None or (int(match[1]), int(match[2])) < TORCH_FLOOR:
         raise BuildError(f"convx needs torch >= 2.11 and found {torch.__version__}: {hint}")
@@ -95,7 +99,9 @@ def find_cuda(torch: Torch) -> Cuda | None:
     if not nvcc.exists():
         where = f"CUDA_HOME={home}" if home else "CUDA_HOME, PATH or /usr/local/cuda"
         if forced:
-            raise BuildError(f"FORCE_CUDA=1 but no nvcc in {where}; install the CUDA toolkit or set CUDA_HOME")
+            raise BuildError(
+                f"FORCE_CUDA=1 but no nvcc in {where}; install the CUDA toolkit or set CUDA_HOME"
+            )
         print(f"convx: torch has CUDA but there is no nvcc in {where}: building for the CPU alone")
         return None
     return Cuda(nvcc, _cuda_architectures(torch))

@@ -68,9 +68,11 @@ Choice select_named(const ConvProblem& problem, const DeviceTraits& device, cons
       return {plan, true, "named as algorithm '" + algorithm + "'"};
     }
   }
-  throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + name.method +
-                        " has no candidate '" + name.candidate + "' for " + describe(problem) + ", on " +
-                        device.name + "; what it has: " + join(candidate_names(plans)));
+  const std::vector<std::string> names = candidate_names(plans);
+  throw InvalidArgument(
+      "algorithm '" + algorithm + "' can't run this problem: " + name.method + " has no candidate '" +
+      name.candidate + "' for " + describe(problem) + ", on " + device.name + "; " +
+      (names.empty() ? "it has none: name the method alone" : "what it has: " + join(names)));
 }
 
 }  // namespace

@@ -1,0 +1,184 @@
+"""The methods and the choice of one, for every method and known device, without tensors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convx import _core
+
+DEVICES = [_core.Device.host_cpu(2), *map(_core.Device.known_device, _core.Device.known_names())]
+METHODS = [row["name"] for row in _core.methods()]
+OPERATIONS = ("forward", "input_grad", "weight_grad")
+
+
+def depthwise(**changes: Any) -> _core.Problem:
+    fields = {
+        "batch": 16,
+        "in_channels": 96,
+        "in_height": 56,
+        "in_width": 56,
+        "out_channels": 96,
+        "filter_height": 3,
+        "filter_width": 3,
+        "padding": (1, 1, 1, 1),
+        "groups": 96,
+    }
+    return _core.Problem(**{**fields, **changes})
+
+
+def dense(**changes: Any) -> _core.Problem:
+    return depthwise(**{"groups": 1, **changes})
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> _core.Problem:
+    """Any small problem, depthwise or not."""
+    groups = draw(st.integers(1, 6))
+    per_group = draw(st.integers(1, 3))
+    filter_height, filter_width = draw(st.integers(1, 7)), draw(st.integers(1, 7))
+    dilation = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    return _core.Problem(
+        operation=draw(st.sampled_from(OPERATIONS)),
+        dtype=draw(st.sampled_from(("float32", "float64", "float16", "bfloat16"))),
+        layout=draw(st.sampled_from(("nchw", "channels_last"))),
+        batch=draw(st.integers(0, 5)),
+        in_channels=groups * draw(st.sampled_from((1, 1, 1, 2))),
+        in_height=draw(st.integers(1, 40)) + (filter_height - 1) * dilation[0],
+        in_width=draw(st.integers(1, 40)) + (filter_width - 1) * dilation[1],
+        out_channels=groups * per_group,
+        filter_height=filter_height,
+        filter_width=filter_width,
+        stride=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        padding=draw(st.tuples(*[st.integers(0, 4)] * 4)),
+        dilation=dilation,
+        groups=groups,
+    )
+
+
+def test_native_is_last_and_depthwise_is_there() -> None:
+    assert METHODS[-1] == "native"
+    assert "depthwise" in METHODS
+    assert len(set(METHODS)) == len(METHODS)
+    assert all(row["summary"] for row in _core.methods())
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems())
+def test_every_method_plans_or_gives_a_reason(problem: _core.Problem) -> None:
+    for device in DEVICES:
+        for method in METHODS:
+            supported, reason = _core.supports(method, problem, device)
+            plans = _core.candidates(method, problem, device)
+            assert supported == bool(plans), (method, device)
+            assert supported != bool(reason), (method, device)
+            predictions = [plan.predicted_us for plan in plans]
+            assert predictions == sorted(predictions), (method, device)
+            for plan in plans:
+                assert plan.method == method
+                assert plan.workspace_bytes >= 0
+                assert 0 < plan.predicted_us < 1e12
+                assert plan.describe().startswith(method)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems())
+def test_auto_takes_the_least_predicted_time(problem: _core.Problem) -> None:
+    for device in DEVICES:
+        choice = _core.select(problem, device)
+        rows = _core.explain(problem, device)
+        plans = [plan for row in rows for plan in row.plans]
+        assert choice.plan.predicted_us == min(plan.predicted_us for plan in plans)
+        assert not choice.forced
+        assert "least predicted time" in choice.why
+        assert [row.method for row in rows if row.chosen] == [choice.plan.method]
+        assert [row.method for row in rows] == METHODS
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_depthwise_runs_everywhere_and_auto_takes_it(
+    device: _core.Device, operation: str, layout: str, dtype: str
+) -> None:
+    problem = depthwise(operation=operation, layout=layout, dtype=dtype)
+    assert _core.supports("depthwise", problem, device) == (True, "")
+    assert _core.select(problem, device).plan.method == "depthwise"
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_a_method_and_each_of_its_candidates_can_be_named(device: _core.Device) -> None:
+    for problem in (depthwise(), depthwise(operation="weight_grad", layout="channels_last"), dense()):
+        for row in _core.explain(problem, device):
+            for plan in row.plans:
+                names = [plan.method] + ([f"{plan.method}/{plan.candidate}"] if plan.candidate else [])
+                for name in names:
+                    choice = _core.select(problem, device, name)
+                    assert choice.forced
+                    assert name in choice.why
+                    assert choice.plan.method == plan.method
+                    assert name == plan.method or choice.plan.candidate == plan.candidate
+
+
+def test_an_unknown_algorithm_lists_what_exists() -> None:
+    with pytest.raises(ValueError, match=r"must be one of auto, .*native.*got 'winograd'"):
+        _core.select(depthwise(), DEVICES[0], "winograd")
+    with pytest.raises(ValueError, match="got ''"):
+        _core.select(depthwise(), DEVICES[0], "")
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_a_named_algorithm_that_cannot_run_says_why_and_what_can(device: _core.Device) -> None:
+    expected = r"'depthwise' can't run .*not depthwise \(groups 1, input channels 96.*auto, native"
+    with pytest.raises(ValueError, match=expected):
+        _core.select(dense(), device, "depthwise")
+    with pytest.raises(ValueError, match=r"depthwise has no candidate 'winograd' .*depthwise/"):
+        _core.select(depthwise(), device, "depthwise/winograd")
+    with pytest.raises(ValueError, match=r"native has no candidate 'fast' .*name the method alone"):
+        _core.select(depthwise(), device, "native/fast")
+
+
+def test_an_unknown_method_or_device_lists_what_exists() -> None:
+    with pytest.raises(ValueError, match=r"method must be one of .*native; got 'fft'"):
+        _core.supports("fft", depthwise(), DEVICES[0])
+    with pytest.raises(ValueError, match=r"device must be one of .*h200.*; got 'h9000'"):
+        _core.Device.known_device("h9000")
+
+
+def test_devices_describe_themselves() -> None:
+    h200 = _core.Device.known_device("h200")
+    assert (h200.backend, h200.lanes, h200.architecture, h200.has_bulk_copy) == ("cuda", 32, 90, True)
+    mi300 = _core.Device.known_device("mi300")
+    assert (mi300.backend, mi300.lanes, mi300.architecture) == ("hip", 64, 0x942)
+    assert _core.Device.host_cpu(3).threads == 3
+    assert _core.Device.host_cpu(0).threads == 1
+    assert _core.Device.host_cpu(1).isa in ("baseline", "avx2", "avx512")
+
+
+def host_isa(requested: str) -> subprocess.CompletedProcess[str]:
+    code = "from convx import _core; print(_core.Device.host_cpu(1).isa)"
+    environment = {**os.environ, "CONVX_CPU_ISA": requested}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+
+def test_the_instruction_set_can_be_narrowed() -> None:
+    assert host_isa("baseline").stdout.strip() == "baseline"
+
+
+def test_an_unknown_instruction_set_is_an_error() -> None:
+    done = host_isa("sse9")
+    assert done.returncode != 0
+    assert "CONVX_CPU_ISA must be baseline, avx2 or avx512, got 'sse9'" in done.stderr
+
+
+def test_build_information_names_compiler_and_torch() -> None:
+    facts = _core.build_info()
+    assert {"torch", "compiler", "flags", "gpu"} <= set(facts)
+    assert facts["gpu"] in ("none", "cuda", "hip")
