@@ -1,0 +1,204 @@
+// channels_last weight gradient: lanes along channels, the sums of a few filter rows in registers over all
+// pixels of a piece of the image; an input pixel is loaded once per filter row and meets every tap that it
+// touches.
+#pragma once
+#include "methods/depthwise/cpu/channels_rows.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+
+// Rows [row_begin, row_end) of one image's output gradient, one block of channels.
+template <class T>
+struct ChannelWeightPiece {
+  const T* input;  // first channel of the block, image's first pixel
+  const T* grad;
+  int64_t row_begin, row_end;
+};
+
+template <class T, int Filter, int Stride>
+struct ChannelWeightRows {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+  using V = Simd<A, L>;
+  static constexpr bool kWide = kRegisters == 32;
+  static constexpr int kRows = Filter == 3 ? 3 : kWide ? (Filter == 5 ? 3 : 2) : (Filter == 5 ? 2 : 1);
+  static constexpr int kStrip = kWide ? 7 : (Filter == 7 ? 7 : 4);
+
+  const Job& job;
+
+  // Strip of Width output pixels from (row, column): sums of Rows filter rows from first_row on.
+  template <int Rows, int Width, bool Inside>
+  CONVX_INLINE void strip(const ChannelWeightPiece<T>& piece, int first_row, int64_t row, int64_t column,
+                          V (&sum)[Rows][Filter]) const {
+    constexpr int kSources = (Width - 1) * Stride + Filter;
+    const T* grad = piece.grad + (row * job.target_width + column) * job.channels;
+    V dy[Width];
+    CONVX_UNROLLED
+    for (int w = 0; w < Width; ++w) dy[w] = load<L>(grad + w * job.channels);
+    const int64_t first = column * Stride - job.pad_left;
+    CONVX_UNROLLED
+    for (int f = 0; f < Rows; ++f) {
+      const int64_t source_row = row * Stride - job.pad_top + first_row + f;
+      if (source_row < 0 || source_row >= job.source_height) continue;
+      const T* source = piece.input + (source_row * job.source_width + first) * job.channels;
+      CONVX_UNROLLED
+      for (int j = 0; j < kSources; ++j) {
+        if (!Inside && (first + j < 0 || first + j >= job.source_width)) continue;
+        V x = load<L>(source + j * job.channels);
+        keep(x);
+        CONVX_UNROLLED
+        for (int w = 0; w < Width; ++w) {
+          const int g = j - w * Stride;
+          if (g < 0 || g >= Filter) continue;
+          sum[f][g] += x * dy[w];
+        }
+      }
+    }
+  }
+
+  template <int Rows>
+  __attribute__((noinline)) void filter_rows(const ChannelWeightPiece<T>& piece, int first_row,
+                                             A* partial) const {
+    V sum[Rows][Filter];
+    CONVX_UNROLLED
+    for (int f = 0; f < Rows; ++f) {
+      CONVX_UNROLLED
+      for (int g = 0; g < Filter; ++g) sum[f][g] = load<L>(partial + ((first_row + f) * Filter + g) * L);
+    }
+    for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
+      int64_t column = 0;
+      for (; column + kStrip <= job.target_width; column += kStrip) {
+        const int64_t first = column * Stride - job.pad_left;
+        const int64_t last = (column + kStrip - 1) * Stride - job.pad_left + Filter - 1;
+        if (first >= 0 && last < job.source_width) {
+          strip<Rows, kStrip, true>(piece, first_row, row, column, sum);
+        } else {
+          strip<Rows, kStrip, false>(piece, first_row, row, column, sum);
+        }
+      }
+      for (; column < job.target_width; ++column) strip<Rows, 1, false>(piece, first_row, row, column, sum);
+    }
+    CONVX_UNROLLED
+    for (int f = 0; f < Rows; ++f) {
+      CONVX_UNROLLED
+      for (int g = 0; g < Filter; ++g) store<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+    }
+  }
+
+  void add(const ChannelWeightPiece<T>& piece, A* partial) const {
+    int first_row = 0;
+    for (; first_row + kRows <= Filter; first_row += kRows) filter_rows<kRows>(piece, first_row, partial);
+    if constexpr (Filter % kRows != 0) filter_rows<Filter % kRows>(piece, first_row, partial);
+  }
+};
+
+// Any filter: one filter row at a time, four taps in registers.
+template <class T>
+struct ChannelWeightGeneral {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+  using V = Simd<A, L>;
+  static constexpr int kTaps = 4;
+
+  const Job& job;
+
+  template <int Taps>
+  CONVX_INLINE void taps(const ChannelWeightPiece<T>& piece, int64_t f, int64_t g, A* partial) const {
+    V sum[Taps];
+    A* target = partial + (f * job.filter_width + g) * L;
+    CONVX_UNROLLED
+    for (int t = 0; t < Taps; ++t) sum[t] = load<L>(target + t * L);
+    for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
+      const int64_t source_row = row * job.stride_h - job.pad_top + f * job.dilation_h;
+      if (source_row < 0 || source_row >= job.source_height) continue;
+      for (int64_t column = 0; column < job.target_width; ++column) {
+        const V dy = load<L>(piece.grad + (row * job.target_width + column) * job.channels);
+        const int64_t first = column * job.stride_w - job.pad_left + g * job.dilation_w;
+        CONVX_UNROLLED
+        for (int t = 0; t < Taps; ++t) {
+          const int64_t source = first + t * job.dilation_w;
+          if (source < 0 || source >= job.source_width) continue;
+          sum[t] += dy * load<L>(piece.input + (source_row * job.source_width + source) * job.channels);
+        }
+      }
+    }
+    CONVX_UNROLLED
+    for (int t = 0; t < Taps; ++t) store<L>(target + t * L, sum[t]);
+  }
+
+  void add(const ChannelWeightPiece<T>& piece, A* partial) const {
+    for (int64_t f = 0; f < job.filter_height; ++f) {
+      int64_t g = 0;
+      for (; g + kTaps <= job.filter_width; g += kTaps) taps<kTaps>(piece, f, g, partial);
+      for (; g < job.filter_width; ++g) taps<1>(piece, f, g, partial);
+    }
+  }
+};
+
+// Tasks are (slice, chunk of channels); a slice is a part of the rows of the whole batch.
+template <class T, class Kernel>
+struct ChannelWeight {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+
+  const Job& job;
+  int64_t taps = job.filter_height * job.filter_width;
+  int64_t blocks = ceil_divide(job.channels, L);
+  int64_t chunks = job.slices > 1 ? ceil_divide(blocks, 8) : blocks;
+  int64_t rows_per_piece =
+      maximum(1, 196 / job.target_width);  // some hundred pixels keep their sums in registers
+
+  int64_t tasks() const { return job.slices * chunks; }
+
+  void run(int64_t begin, int64_t end) const {
+    const Kernel kernel{job};
+    const int64_t all_rows = job.batch * job.target_height;
+    const int64_t max_blocks = ceil_divide(blocks, chunks);
+    Scratch scratch(max_blocks * taps * L * static_cast<int64_t>(sizeof(A)));
+    A* partial = scratch.as<A>();
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t slice = task / chunks, chunk = task % chunks;
+      const int64_t block_begin = blocks * chunk / chunks, block_end = blocks * (chunk + 1) / chunks;
+      zero_over(partial, (block_end - block_begin) * taps * L);
+      const int64_t slice_end = all_rows * (slice + 1) / job.slices;
+      for (int64_t row = all_rows * slice / job.slices; row < slice_end;) {
+        const int64_t image = row / job.target_height;
+        ChannelWeightPiece<T> piece;
+        piece.row_begin = row % job.target_height;
+        piece.row_end = minimum(minimum(piece.row_begin + rows_per_piece, job.target_height),
+                                piece.row_begin + slice_end - row);
+        for (int64_t block = block_begin; block < block_end; ++block) {
+          const int64_t channel = minimum(block * L, job.channels - L);
+          piece.input = static_cast<const T*>(job.source) +
+                        image * job.source_height * job.source_width * job.channels + channel;
+          piece.grad = static_cast<const T*>(job.target_grad) +
+                       image * job.target_height * job.target_width * job.channels + channel;
+          kernel.add(piece, partial + (block - block_begin) * taps * L);
+        }
+        row += piece.row_end - piece.row_begin;
+      }
+      finish(partial, slice, block_begin, block_end);
+    }
+  }
+
+  // [block][tap][lane] to [channel][tap], in the result or in the slice's part of the workspace.
+  void finish(const A* partial, int64_t slice, int64_t block_begin, int64_t block_end) const {
+    for (int64_t block = block_begin; block < block_end; ++block, partial += taps * L) {
+      const int64_t first = minimum(block * L, job.channels - L) * taps;
+      for (int lane = 0; lane < L; ++lane) {
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          const A value = partial[tap * L + lane];
+          const int64_t index = first + lane * taps + tap;
+          if (job.slices == 1) {
+            store_one(static_cast<T*>(job.result) + index, value);
+          } else {
+            static_cast<A*>(job.workspace)[slice * job.channels * taps + index] = value;
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx

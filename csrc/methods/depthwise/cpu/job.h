@@ -1,0 +1,54 @@
+// What the launcher hands to the kernels of one instruction set: plain data, no tensors, no plan.
+#pragma once
+#include <cstdint>
+
+#include "problem/device.h"
+#include "problem/problem.h"
+#include "select/launch.h"
+
+namespace convx::depthwise {
+
+// Forward and input gradient are both a sweep of a filter over a source that gives a target. With stride 1
+// the input gradient is the forward sweep of the flipped filter; otherwise the sweep is transposed: source
+// pixel a meets target pixel u at tap u + pad - a * stride. In the weight gradient the source is the input
+// and the target is the output gradient.
+struct Job {
+  Operation operation;
+  DType dtype;
+  Activation activation;
+  bool channels_last;
+  bool fast;        // candidate "rows": a kernel for this filter and stride exists
+  bool transposed;  // input gradient with a stride
+  bool flipped;     // input gradient without one
+
+  const void* source;
+  const void* weight;
+  const void* bias;
+  const void* target_grad;  // weight gradient alone: the output gradient
+  void* result;
+  void* workspace;  // weight gradient: slices x weight elements of the accumulator's type, where slices > 1
+
+  int64_t batch, channels, multiplier;  // channels of the input; the output has channels * multiplier
+  int64_t source_height, source_width, target_height, target_width;
+  int64_t filter_height, filter_width, stride_h, stride_w, dilation_h, dilation_w;
+  int64_t pad_top, pad_left;  // of the sweep; negative where a flipped one is cropped
+  int64_t slices;             // weight gradient: parts of the batch's rows, summed in order at the end
+};
+
+// Elements of the accumulator's type in a vector.
+constexpr int64_t vector_lanes(CpuIsa isa, DType dtype) {
+  const int64_t bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
+  return bytes / (dtype == DType::float64 ? 8 : 4);
+}
+
+}  // namespace convx::depthwise
+
+namespace convx::avx512 {
+void run(const depthwise::Job& job, const ThreadPool& pool);
+}
+namespace convx::avx2 {
+void run(const depthwise::Job& job, const ThreadPool& pool);
+}
+namespace convx::baseline {
+void run(const depthwise::Job& job, const ThreadPool& pool);
+}

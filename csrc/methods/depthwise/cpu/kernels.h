@@ -1,0 +1,118 @@
+// The kernels of one instruction set and the choice between them. Included last by each cpu_*.cpp.
+#pragma once
+#include "methods/depthwise/cpu/channels_general.h"
+#include "methods/depthwise/cpu/channels_weight.h"
+#include "methods/depthwise/cpu/planes_general.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+
+// Runs a kernel's tasks in the caller's threads; less than some ten microseconds of work stays in this one.
+template <class Kernel>
+void run_tasks(const Job& job, const ThreadPool& pool) {
+  const Kernel kernel{job};
+  const int64_t tasks = kernel.tasks();
+  const int64_t filter_taps = job.filter_height * job.filter_width;
+  const double pixels = static_cast<double>(job.batch) * static_cast<double>(job.channels * job.multiplier) *
+                        static_cast<double>(job.target_height * job.target_width);
+  const bool tiny = pixels * static_cast<double>(filter_taps) < 65536.0;
+  if (tiny || pool.threads <= 1 || tasks <= 1) {
+    kernel.run(0, tasks);
+    return;
+  }
+  pool.parallel_for(tasks, ceil_divide(tasks, pool.threads),
+                    [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
+}
+
+// The slices' sums, in order.
+template <class T>
+void sum_slices(const Job& job) {
+  using A = Accumulator<T>;
+  constexpr int L = kLanes<A>;
+  const int64_t elements = job.channels * job.multiplier * job.filter_height * job.filter_width;
+  const A* partial = static_cast<const A*>(job.workspace);
+  T* result = static_cast<T*>(job.result);
+  int64_t i = 0;
+  for (; i + L <= elements; i += L) {
+    Simd<A, L> sum = load<L>(partial + i);
+    for (int64_t slice = 1; slice < job.slices; ++slice) sum += load<L>(partial + slice * elements + i);
+    store<L>(result + i, sum);
+  }
+  for (; i < elements; ++i) {
+    A sum = partial[i];
+    for (int64_t slice = 1; slice < job.slices; ++slice) sum += partial[slice * elements + i];
+    store_one(result + i, sum);
+  }
+}
+
+template <class T, int Filter, int Stride>
+void run_fast(const Job& job, const ThreadPool& pool) {
+  using A = Accumulator<T>;
+  constexpr int L = kLanes<A>;
+  constexpr int kHalf = L >= 8 && CONVX_SIMD_BYTES == 64 ? L / 2 : L;  // for rows that fill half a vector
+  const bool narrow = job.target_width <= kHalf && kHalf != L;
+  if (job.operation == Operation::weight_grad) {
+    if (job.channels_last)
+      return run_tasks<ChannelWeight<T, ChannelWeightRows<T, Filter, Stride>>>(job, pool);
+    if (narrow) return run_tasks<PlaneWeight<T, PlaneWeightRows<T, Filter, Stride, kHalf>>>(job, pool);
+    return run_tasks<PlaneWeight<T, PlaneWeightRows<T, Filter, Stride, L>>>(job, pool);
+  }
+  if constexpr (Stride == 2 && Filter != 7) {
+    if (job.transposed) {
+      if (job.channels_last) return run_tasks<ChannelRows<T, Filter, Stride, true>>(job, pool);
+      if (kHalf != L && job.target_width + job.pad_left <= 2 * kHalf) {
+        return run_tasks<PlaneRowsTransposed<T, Filter, kHalf>>(job, pool);
+      }
+      return run_tasks<PlaneRowsTransposed<T, Filter, L>>(job, pool);
+    }
+  }
+  if (job.channels_last) return run_tasks<ChannelRows<T, Filter, Stride, false>>(job, pool);
+  if (narrow) return run_tasks<PlaneRows<T, Filter, Stride, kHalf>>(job, pool);
+  return run_tasks<PlaneRows<T, Filter, Stride, L>>(job, pool);
+}
+
+template <class T>
+void run_general(const Job& job, const ThreadPool& pool) {
+  const bool lanes_along_channels =
+      job.channels_last && job.multiplier == 1 && job.channels >= kLanes<Accumulator<T>>;
+  if (job.operation == Operation::weight_grad) {
+    if (lanes_along_channels) return run_tasks<ChannelWeight<T, ChannelWeightGeneral<T>>>(job, pool);
+    return run_tasks<PlaneWeight<T, PlaneWeightGeneral<T>>>(job, pool);
+  }
+  if (lanes_along_channels) return run_tasks<ChannelGeneral<T>>(job, pool);
+  return run_tasks<PlaneGeneral<T>>(job, pool);
+}
+
+template <class T>
+void run_typed(const Job& job, const ThreadPool& pool) {
+  if constexpr (sizeof(T) < 8) {
+    if (job.fast && job.filter_height == 3) {
+      job.stride_h == 1 ? run_fast<T, 3, 1>(job, pool) : run_fast<T, 3, 2>(job, pool);
+    } else if (job.fast && job.filter_height == 5) {
+      job.stride_h == 1 ? run_fast<T, 5, 1>(job, pool) : run_fast<T, 5, 2>(job, pool);
+    } else if (job.fast) {
+      run_fast<T, 7, 1>(job, pool);
+    } else {
+      run_general<T>(job, pool);
+    }
+  } else {
+    run_general<T>(job, pool);
+  }
+  if (job.operation == Operation::weight_grad && job.slices > 1) sum_slices<T>(job);
+}
+
+void run(const Job& job, const ThreadPool& pool) {
+  switch (job.dtype) {
+    case DType::float32:
+      return run_typed<float>(job, pool);
+    case DType::float64:
+      return run_typed<double>(job, pool);
+    case DType::float16:
+      return run_typed<Half>(job, pool);
+    case DType::bfloat16:
+      return run_typed<Brain>(job, pool);
+  }
+}
+
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx

@@ -1,0 +1,63 @@
+// Describes a problem to the kernels of the instruction set asked for.
+#include "methods/depthwise/cpu/job.h"
+#include "methods/depthwise/depthwise.h"
+
+namespace convx::depthwise {
+
+void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa) {
+  Job job{};
+  job.operation = problem.operation;
+  job.dtype = problem.dtype;
+  job.activation = problem.activation;
+  job.channels_last = problem.layout == Layout::nhwc;
+  job.fast = plan["row_reuse"] != 0;
+  job.weight = pointers.weight;
+  job.bias = pointers.bias;
+  job.result = pointers.result;
+  job.workspace = pointers.workspace;
+  job.batch = problem.batch;
+  job.channels = problem.in_channels;
+  job.multiplier = problem.out_channels_per_group();
+  job.filter_height = problem.filter_height;
+  job.filter_width = problem.filter_width;
+  job.stride_h = problem.stride_h;
+  job.stride_w = problem.stride_w;
+  job.dilation_h = problem.dilation_h;
+  job.dilation_w = problem.dilation_w;
+  job.slices = plan["slices"];
+  job.source_height = problem.in_height;
+  job.source_width = problem.in_width;
+  job.target_height = problem.out_height;
+  job.target_width = problem.out_width;
+  job.pad_top = problem.padding_top;
+  job.pad_left = problem.padding_left;
+  job.source = pointers.input;
+  if (problem.operation == Operation::weight_grad) {
+    job.target_grad = pointers.output_grad;
+  } else if (problem.operation == Operation::input_grad) {
+    job.source = pointers.output_grad;
+    job.source_height = problem.out_height;
+    job.source_width = problem.out_width;
+    job.target_height = problem.in_height;
+    job.target_width = problem.in_width;
+    job.bias = nullptr;
+    job.activation = Activation::none;
+    job.flipped = problem.stride_h == 1 && problem.stride_w == 1;
+    job.transposed = !job.flipped;
+    if (job.flipped) {
+      job.pad_top = (problem.filter_height - 1) * problem.dilation_h - problem.padding_top;
+      job.pad_left = (problem.filter_width - 1) * problem.dilation_w - problem.padding_left;
+    }
+  }
+  switch (isa) {
+    case CpuIsa::avx512:
+      return avx512::run(job, pool);
+    case CpuIsa::avx2:
+      return avx2::run(job, pool);
+    case CpuIsa::baseline:
+      return baseline::run(job, pool);
+  }
+}
+
+}  // namespace convx::depthwise
