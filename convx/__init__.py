@@ -1,7 +1,41 @@
-"""Fast convolutions for PyTorch where the stock libraries are weak."""
+"""Fast convolutions for PyTorch where the stock libraries are weak.
 
-from convx import _libraries
+>>> import torch, convx
+>>> x, w = torch.randn(1, 32, 56, 56), torch.randn(32, 1, 3, 3)
+>>> y = convx.functional.conv2d(x, w, padding=1, groups=32, activation="relu6")
+>>> model = torch.nn.Sequential(torch.nn.Conv2d(32, 32, 3, padding=1, groups=32))
+>>> report = convx.convert_(model)  # print(report) shows what became of each layer
+
+`python -m convx info` shows what is installed and what runs where.
+"""
+
+from __future__ import annotations
+
+from convx import _libraries, functional, nn
+from convx.convert import ConversionReport, convert_, revert_
+from convx.explain import Explanation, explain
 
 __version__ = "0.1.0"
+__all__ = [
+    "ConversionReport",
+    "Explanation",
+    "convert_",
+    "explain",
+    "functional",
+    "methods",
+    "nn",
+    "revert_",
+]
 
-_libraries.load()
+
+def methods() -> list[dict[str, str]]:
+    """The methods of convolution, in the order they are asked: [{"name": ..., "summary": ...}, ...].
+
+    The last, "native", is torch's own convolution, which can run everything.
+
+    >>> import convx
+    >>> [row["name"] for row in convx.methods()][-1]
+    'native'
+    """
+    rows: list[dict[str, str]] = _libraries.core().methods()
+    return rows

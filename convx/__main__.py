@@ -1,0 +1,31 @@
+"""`python -m convx info` and `python -m convx demo`."""
+
+from __future__ import annotations
+
+import sys
+
+_USAGE = """usage: python -m convx <command>
+
+  info    versions, build, libraries, devices, and what each method can run
+  demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command (sys.argv's by default) and returns the exit status."""
+    command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command == "info" and not rest:
+        from convx.info import report
+
+        print(report())
+        return 0
+    if command == "demo":
+        from convx.demo import main as demo
+
+        return demo(rest)
+    asks_for_help = command in ("-h", "--help", "help")
+    print(_USAGE, file=sys.stdout if asks_for_help else sys.stderr)
+    return 0 if asks_for_help else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

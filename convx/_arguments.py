@@ -1,0 +1,118 @@
+"""The arguments that users may write, brought to the form the operators take.
+
+Operators take stride and dilation as two ints and padding as four: (top, bottom, left, right).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Pair = tuple[int, int]
+Four = tuple[int, int, int, int]
+Padding = str | int | Sequence[int] | Sequence[Sequence[int]]
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+ACTIVATIONS = ("none", "relu", "relu6", "silu", "hardswish", "gelu")
+
+
+def _integer(name: str, value: Any) -> int:
+    if value.__class__ is int:
+        return value  # type: ignore[no-any-return]
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} takes ints, got {value!r} ({type(value).__name__})") from None
+
+
+def pair(name: str, value: Any) -> Pair:
+    """(height, width) from an int or from a sequence of one or two ints."""
+    if isinstance(value, (tuple, list)):
+        if len(value) == 2:
+            return _integer(name, value[0]), _integer(name, value[1])
+        if len(value) == 1:
+            single = _integer(name, value[0])
+            return single, single
+        raise ValueError(f"{name} takes an int or a pair of ints (height, width), got {value!r}")
+    single = _integer(name, value)
+    return single, single
+
+
+def _both_sides(value: Any) -> Pair:
+    """(before, after) of one dimension's padding: an int pads both sides alike."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"padding of one dimension takes an int or (before, after), got {value!r}")
+        return _integer("padding", value[0]), _integer("padding", value[1])
+    both = _integer("padding", value)
+    return both, both
+
+
+def _same(filter_extent: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    if any(step != 1 for step in stride):
+        raise ValueError(
+            f"padding='same' needs stride 1, got stride {tuple(stride)}; give the padding as numbers"
+        )
+    sides = []
+    for extent, step in zip(filter_extent, dilation, strict=True):
+        total = step * (extent - 1)
+        sides += [total // 2, total - total // 2]  # an even filter's extra row or column goes to the end
+    return sides
+
+
+def padding_2d(padding: Any, filter_extent: Sequence[int], stride: Pair, dilation: Pair) -> Four:
+    """(top, bottom, left, right) from an int, a pair, 'same', 'valid' or ((top, bottom), (left, right))."""
+    if isinstance(padding, str):
+        if padding == "valid":
+            return 0, 0, 0, 0
+        if padding == "same":
+            top, bottom, left, right = _same(filter_extent, stride, dilation)
+            return top, bottom, left, right
+        raise ValueError(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
+    if isinstance(padding, (tuple, list)) and len(padding) == 2:
+        return (*_both_sides(padding[0]), *_both_sides(padding[1]))
+    if isinstance(padding, (tuple, list)) and len(padding) != 1:
+        raise ValueError(
+            f"padding takes an int, (height, width), ((top, bottom), (left, right)), 'same' or "
+            f"'valid', "
+            f"got {padding!r}"
+        )
+    top, left = pair("padding", padding)
+    return top, top, left, left
+
+
+def single(name: str, value: Any) -> int:
+    """The one int of a one-dimensional argument."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 1:
+            raise ValueError(f"{name} of a 1D convolution takes one int, got {value!r}")
+        value = value[0]
+    return _integer(name, value)
+
+
+def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation: int) -> Four:
+    """As padding_2d for one dimension: an int, (int,), ((left, right),), 'same' or 'valid'."""
+    if isinstance(padding, str):
+        if padding == "valid":
+            return 0, 0, 0, 0
+        if padding == "same":
+            left, right = _same(filter_extent, (stride,), (dilation,))
+            return 0, 0, left, right
+        raise ValueError(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
+    if isinstance(padding, (tuple, list)):
+        if len(padding) != 1:
+            raise ValueError(
+                f"padding of a 1D convolution takes an int, ((left, right),), 'same' or 'valid', got "
+                f"{padding!r}"
+            )
+        padding = padding[0]
+    left, right = _both_sides(padding)
+    return 0, 0, left, right
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """The layout rule of every operator: NCHW unless dense memory says channels_last and can't say NCHW."""
+    return bool(tensor.size(1) > 1 and tensor.stride(1) == 1 and not tensor.is_contiguous())

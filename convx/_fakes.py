@@ -1,0 +1,201 @@
+"""The operators without data: the checks, shapes, strides, dtype and device of the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convx._arguments import ACTIVATIONS, DTYPES, is_channels_last
+
+
+def _check(condition: Any, message: str) -> None:
+    torch._check_value(condition, lambda: message)
+
+
+def _shape(size: Sequence[Any]) -> str:
+    return f"({', '.join(str(extent) for extent in size)}{',' if len(size) == 1 else ''})"
+
+
+def _check_image(name: str, tensor: Tensor) -> None:
+    _check(
+        tensor.dim() == 4,
+        f"{name} must have 4 dimensions, got {tensor.dim()}: shape {_shape(tensor.shape)}; convx.functional "
+        f"takes "
+        f"unbatched and 1D inputs too",
+    )
+    _check(
+        tensor.dtype in DTYPES,
+        f"{name} must be float32, float64, float16 or bfloat16, got {_dtype_name(tensor)}; convert it with "
+        f".to(torch.float32)",
+    )
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
+    _check(
+        tensor.dtype == first.dtype,
+        f"{name} must have the dtype of {first_name} ({_dtype_name(first)}), got {_dtype_name(tensor)}; "
+        f"convert one "
+        f"of them with .to()",
+    )
+    _check(
+        tensor.device == first.device,
+        f"{name} must be on the device of {first_name} ({first.device}), got {tensor.device}; move one of "
+        f"them with "
+        f".to()",
+    )
+
+
+def _check_length(name: str, values: Sequence[Any], length: int, meaning: str) -> None:
+    _check(
+        len(values) == length,
+        f"{name} must hold {length} integers ({meaning}), got {len(values)}: {_shape(values)}",
+    )
+
+
+def _check_pair(name: str, values: Sequence[Any], way_out: str) -> None:
+    for value in values:
+        _check(value >= 1, f"{name} must be at least 1, got {_shape(values)}; {way_out}")
+
+
+def _check_geometry(
+    input_size: Sequence[Any],
+    weight_size: Sequence[Any],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> list[Any]:
+    """The output's size, once everything about the forward convolution is known to make sense."""
+    _check_length("stride", stride, 2, "height, width")
+    _check_length("padding", padding, 4, "top, bottom, left, right")
+    _check_length("dilation", dilation, 2, "height, width")
+    batch, channels, height, width = input_size
+    filters, channels_per_group, *taps = weight_size
+    _check_pair("input: the channels", (channels,), "a convolution without channels has no meaning")
+    _check_pair("input: height and width", (height, width), "only the batch may be empty")
+    _check_pair(
+        "weight: the output channels", (filters,), "a convolution without output channels has no meaning"
+    )
+    _check_pair("weight: the filter's height and width", taps, "use a 1x1 filter to pass values through")
+    _check_pair("stride", stride, "use 1 to compute every position")
+    _check_pair("dilation", dilation, "use 1 for a dense filter")
+    _check(
+        min(padding) >= 0, f"padding must be at least 0, got {_shape(padding)}; slice the input to crop it"
+    )
+    _check(groups >= 1, f"groups must be at least 1, got {groups}; use 1 for a dense convolution")
+    for count in (channels, filters):
+        _check(
+            count % groups == 0,
+            f"groups must divide both channel counts, got groups {groups} with {channels} input channels and "
+            f"{filters} output channels",
+        )
+    _check(
+        channels_per_group == channels // groups,
+        f"weight must have input channels / groups = {channels} / {groups} = {channels // groups} in "
+        f"dimension 1, "
+        f"got {channels_per_group}: shape {_shape(weight_size)}",
+    )
+    size = [batch, filters]
+    for axis, (name, extent) in enumerate((("height", height), ("width", width))):
+        before, after = padding[2 * axis : 2 * axis + 2]
+        reach = dilation[axis] * (taps[axis] - 1) + 1
+        padded = extent + before + after
+        _check(
+            padded >= reach,
+            f"weight: the filter spans {reach} in {name} (size {taps[axis]}, dilation {dilation[axis]}) but "
+            f"the "
+            f"padded input has only {padded} (size {extent}, padding {before} + {after}); use more padding, "
+            f"less "
+            f"dilation or a smaller filter",
+        )
+        size.append((padded - reach) // stride[axis] + 1)
+    return size
+
+
+def _empty(size: Sequence[Any], like: Tensor) -> Tensor:
+    memory_format = torch.channels_last if is_channels_last(like) else torch.contiguous_format
+    return torch.empty(size, dtype=like.dtype, device=like.device, memory_format=memory_format)
+
+
+def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
+    for given, wanted in zip(output_grad.shape, size, strict=True):
+        _check(
+            given == wanted,
+            f"output_grad must have the shape of the output, {_shape(size)}, got "
+            f"{_shape(output_grad.shape)}; check "
+            f"the sizes, stride, padding and dilation",
+        )
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: str,
+    algorithm: str,
+) -> Tensor:
+    _check_image("input", input)
+    _check_image("weight", weight)
+    _check_like("weight", weight, "input", input)
+    size = _check_geometry(input.shape, weight.shape, stride, padding, dilation, groups)
+    if bias is not None:
+        _check_like("bias", bias, "input", input)
+        message = f"bias must have shape ({size[1]},), one value per output channel, got {_shape(bias.shape)}"
+        _check(bias.dim() == 1, message)
+        _check(bias.size(0) == size[1], message)
+    _check(
+        activation in ACTIVATIONS,
+        f"activation must be one of {', '.join(ACTIVATIONS)}; got '{activation}'",
+    )
+    return _empty(size, input)
+
+
+def conv2d_input_grad(
+    output_grad: Tensor,
+    weight: Tensor,
+    input_size: Sequence[Any],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    algorithm: str,
+) -> Tensor:
+    _check_image("output_grad", output_grad)
+    _check_image("weight", weight)
+    _check_like("weight", weight, "output_grad", output_grad)
+    _check_length("input_size", input_size, 4, "one per dimension")
+    _check_output_grad(
+        output_grad, _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
+    )
+    return _empty(input_size, output_grad)
+
+
+def conv2d_weight_grad(
+    input: Tensor,
+    output_grad: Tensor,
+    weight_size: Sequence[Any],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    algorithm: str,
+) -> Tensor:
+    _check_image("input", input)
+    _check_image("output_grad", output_grad)
+    _check_like("output_grad", output_grad, "input", input)
+    _check_length("weight_size", weight_size, 4, "one per dimension")
+    _check_output_grad(
+        output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
+    )
+    return torch.empty(weight_size, dtype=input.dtype, device=input.device)

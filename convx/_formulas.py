@@ -1,0 +1,121 @@
+"""The derivatives of the three operators, each written with the other two.
+
+A convolution is linear in the input and in the weight, so that the three close on themselves: every
+derivative of one of them is another of them. That gives gradients of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from convx._arguments import Four, Pair, is_channels_last
+
+aten = torch.ops.aten
+
+
+class Geometry(NamedTuple):
+    """What the three operators share beside tensors."""
+
+    stride: Pair
+    padding: Four
+    dilation: Pair
+    groups: int
+
+
+class Calls(NamedTuple):
+    """How the formulas reach the three operators: by the dispatcher, or by the eager fast path."""
+
+    conv2d: Callable[..., Tensor]
+    input_grad: Callable[..., Tensor]
+    weight_grad: Callable[..., Tensor]
+
+
+Gradients = tuple[Tensor | None, ...]
+
+
+def method_of(algorithm: str) -> str:
+    """The method a gradient is asked for: a candidate ("depthwise/strip") names a kernel of one operation."""
+    return algorithm.split("/", 1)[0]
+
+
+def activation_grad(activation: str, grad: Tensor, output: Tensor | None, before: Tensor | None) -> Tensor:
+    """Gradient at the activation's input, from its output (relu, relu6) or from its input (the others)."""
+    if activation == "relu":
+        return aten.threshold_backward(grad, output, 0)  # type: ignore[no-any-return]
+    if activation == "relu6":
+        return aten.hardtanh_backward(grad, output, 0, 6)  # type: ignore[no-any-return]
+    if activation == "silu":
+        return aten.silu_backward(grad, before)  # type: ignore[no-any-return]
+    if activation == "hardswish":
+        return aten.hardswish_backward(grad, before)  # type: ignore[no-any-return]
+    if activation == "gelu":
+        return aten.gelu_backward(grad, before)  # type: ignore[no-any-return]
+    return grad
+
+
+def conv2d_backward(
+    calls: Calls,
+    geometry: Geometry,
+    algorithm: str,
+    needs: Sequence[bool],
+    grad: Tensor,
+    input: Tensor | None,
+    weight: Tensor | None,
+    input_size: Sequence[int],
+    weight_size: Sequence[int],
+    channels_last: bool,
+) -> Gradients:
+    """Gradients of (input, weight, bias) from the gradient before the activation; None where not needed."""
+    if channels_last and not is_channels_last(grad):
+        # Keeps a channels_last network so: the gradients take the layout of the operator's first argument.
+        grad = grad.contiguous(memory_format=torch.channels_last)
+    method = method_of(algorithm)
+    input_grad = calls.input_grad(grad, weight, input_size, *geometry, method) if needs[0] else None
+    weight_grad = calls.weight_grad(input, grad, weight_size, *geometry, method) if needs[1] else None
+    bias_grad = grad.sum((0, 2, 3)) if needs[2] else None
+    return input_grad, weight_grad, bias_grad
+
+
+def input_grad_backward(
+    calls: Calls,
+    geometry: Geometry,
+    algorithm: str,
+    needs: Sequence[bool],
+    grad: Tensor,
+    output_grad: Tensor | None,
+    weight: Tensor | None,
+    weight_size: Sequence[int],
+) -> Gradients:
+    """Gradients of (output_grad, weight)."""
+    method = method_of(algorithm)
+    return (
+        calls.conv2d(grad, weight, None, *geometry, "none", method) if needs[0] else None,
+        calls.weight_grad(grad, output_grad, weight_size, *geometry, method) if needs[1] else None,
+    )
+
+
+def weight_grad_backward(
+    calls: Calls,
+    geometry: Geometry,
+    algorithm: str,
+    needs: Sequence[bool],
+    grad: Tensor,
+    input: Tensor | None,
+    output_grad: Tensor | None,
+    input_size: Sequence[int],
+) -> Gradients:
+    """Gradients of (input, output_grad)."""
+    method = method_of(algorithm)
+    return (
+        calls.input_grad(output_grad, grad, input_size, *geometry, method) if needs[0] else None,
+        calls.conv2d(input, grad, None, *geometry, "none", method) if needs[1] else None,
+    )
+
+
+def size_of(tensor: Tensor) -> list[Any]:
+    """A tensor's shape as the operators take it, symbolic sizes kept."""
+    return list(tensor.shape)

@@ -1,0 +1,105 @@
+"""From tensors (their shapes alone) to the planner's problems and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from convx._arguments import DTYPES, Four, Pair
+from convx._libraries import core
+
+_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """ "float32" for torch.float32; ValueError for a dtype that no method takes."""
+    if dtype not in _NAMES:
+        raise ValueError(f"dtype {dtype} is not supported; supported: {', '.join(_NAMES.values())}")
+    return _NAMES[dtype]
+
+
+def problem(
+    operation: str,
+    dtype: torch.dtype,
+    channels_last: bool,
+    input_size: Sequence[int],
+    weight_size: Sequence[int],
+    stride: Pair,
+    padding: Four,
+    dilation: Pair,
+    groups: int,
+    bias: bool = False,
+    activation: str = "none",
+) -> Any:
+    """A _core.Problem; sizes are those of the 4D operators."""
+    if groups < 1 or input_size[1] != weight_size[1] * groups:
+        raise ValueError(
+            f"weight of shape {list(weight_size)} with groups = {groups} needs "
+            f"{weight_size[1] * groups} input channels, got {input_size[1]}"
+        )
+    return core().Problem(
+        operation=operation,
+        dtype=dtype_name(dtype),
+        layout="channels_last" if channels_last else "nchw",
+        batch=input_size[0],
+        in_channels=input_size[1],
+        in_height=input_size[2],
+        in_width=input_size[3],
+        out_channels=weight_size[0],
+        filter_height=weight_size[2],
+        filter_width=weight_size[3],
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        bias=bias and operation == "forward",
+        activation=activation if operation == "forward" else "none",
+    )
+
+
+def _gpu(where: torch.device) -> Any:
+    """A GPU as the GPU library sees it (csrc/platform/query_device.cu), from torch's description."""
+    properties = torch.cuda.get_device_properties(where)
+    if torch.version.hip is not None:
+        architecture = int(properties.gcnArchName.split(":")[0].removeprefix("gfx"), 16)
+        fp32_lanes = 128 if architecture >= 0x1000 else 64
+        shared = per_multiprocessor = properties.shared_memory_per_block
+    else:
+        architecture = properties.major * 10 + properties.minor
+        fp32_lanes = 64 if architecture in (70, 75, 80) else 128
+        shared = properties.shared_memory_per_block_optin
+        per_multiprocessor = properties.shared_memory_per_multiprocessor
+    count = properties.multi_processor_count
+    # kHz and bits; two transfers a clock, of which a copy reaches 0.88, and products 0.8 of the rate.
+    bandwidth = 0.88 * 2e-6 * properties.memory_clock_rate * properties.memory_bus_width / 8
+    return core().Device.gpu(
+        backend="cuda" if torch.version.hip is None else "hip",
+        name=properties.name,
+        architecture=architecture,
+        lanes=properties.warp_size,
+        multiprocessors=count,
+        shared_bytes_per_block=shared,
+        shared_bytes_per_multiprocessor=per_multiprocessor,
+        registers_per_multiprocessor=properties.regs_per_multiprocessor,
+        threads_per_multiprocessor=properties.max_threads_per_multi_processor,
+        bandwidth_GBps=bandwidth,
+        fp32_TFLOPs=0.8 * 2e-9 * properties.clock_rate * count * fp32_lanes,
+    )
+
+
+def device(where: torch.device | str) -> Any:
+    """The _core.Device of a torch device, or one that the planner knows by name ("h200", "mi300", ...).
+
+    A tensor on "meta" is planned for this machine's CPU.
+    """
+    if isinstance(where, str):
+        if where in core().Device.known_names():
+            return core().Device.known_device(where)
+        where = torch.device(where)
+    if where.type in ("cpu", "meta"):
+        return core().Device.host_cpu(torch.get_num_threads())
+    if where.type == "cuda":
+        return _gpu(where)
+    raise ValueError(f"no plans for device '{where}'; supported: cpu, cuda (NVIDIA and AMD)")

@@ -1,0 +1,371 @@
+"""Swapping a model's convolutions for convx's and back, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+import convx.nn
+from convx import _planning
+from convx._arguments import DTYPES, is_channels_last, padding_1d, padding_2d, pair, single
+from convx.explain import aligned
+
+__all__ = ["ConversionReport", "LayerReport", "convert_", "revert_"]
+
+# The class of a layer is changed in place, so that the layer keeps its identity: parameters, buffers, hooks,
+# the names it is shared under, and references that others hold. Its old class is kept here.
+_ORIGINAL = "_convx_original_class"
+_REPLACEMENTS: dict[type[Module], type[Module]] = {
+    torch.nn.Conv1d: convx.nn.Conv1d,
+    torch.nn.Conv2d: convx.nn.Conv2d,
+}
+FilterFunction = Callable[[Module, str], bool]
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """What became of one convolution layer."""
+
+    name: str
+    shape: str
+    converted: bool
+    method: str
+    """The method planned for the example input, or "decided at the call"; empty where the layer was left."""
+    reason: str
+    """Why the layer was left; empty where it was converted."""
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """The layers of a model that convert_ looked at; prints as a table."""
+
+    rows: tuple[LayerReport, ...]
+    algorithm: str
+
+    @property
+    def converted(self) -> tuple[LayerReport, ...]:
+        return tuple(row for row in self.rows if row.converted)
+
+    @property
+    def left(self) -> tuple[LayerReport, ...]:
+        return tuple(row for row in self.rows if not row.converted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {"algorithm": self.algorithm, "layers": [asdict(row) for row in self.rows]}
+
+    def __str__(self) -> str:
+        table = [("layer", "shape", "method")]
+        table += [
+            (row.name, row.shape, row.method if row.converted else f"left: {row.reason}") for row in self.rows
+        ]
+        total = f"{len(self.converted)} of {len(self.rows)} convolution layers converted"
+        return "\n".join([*aligned(table), total])
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One input that a layer was called with."""
+
+    size: tuple[int, ...]
+    channels_last: bool
+    dtype: torch.dtype
+    device: torch.device
+
+
+def _layers(model: Module) -> dict[Module, list[str]]:
+    """Every convolution layer and the names it goes by: more than one where it is shared."""
+    found: dict[Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        quantized = type(module).__module__.startswith("torch.ao.nn") and "Conv" in type(module).__name__
+        if isinstance(module, _ConvNd) or quantized:
+            found.setdefault(module, []).append(name or "(model)")
+    return found
+
+
+@contextmanager
+def _evaluating(model: Module) -> Iterator[None]:
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def _record_calls(model: Module, layers: Sequence[Module], example_input: Any) -> dict[Module, list[_Call]]:
+    """The distinct inputs of each layer in one forward of the model."""
+    calls: dict[Module, list[_Call]] = {layer: [] for layer in layers}
+
+    def record(layer: Module, arguments: tuple[Any, ...]) -> None:
+        if not arguments or not isinstance(arguments[0], torch.Tensor):
+            return
+        input = arguments[0]
+        rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
+        if input.dim() == rank - 1:
+            input = input.unsqueeze(0)
+        if rank == 3 and input.dim() == 3:
+            input = input.unsqueeze(2)
+        if input.dim() == 4:
+            call = _Call(tuple(input.shape), is_channels_last(input), input.dtype, input.device)
+            if call not in calls[layer]:
+                calls[layer].append(call)
+
+    handles = [layer.register_forward_pre_hook(record) for layer in layers]
+    try:
+        with _evaluating(model):
+            if isinstance(example_input, dict):
+                model(**example_input)
+            elif isinstance(example_input, (tuple, list)):
+                model(*example_input)
+            else:
+                model(example_input)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def _cannot_swap(layer: Module) -> str:
+    """Why this layer's class can't be changed, or nothing."""
+    kind = type(layer)
+    if isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d)):
+        return "already a convx layer"
+    if kind.__module__.startswith("torch.ao.nn"):
+        return f"{kind.__module__}.{kind.__name__} is quantized; convx has floating point kernels alone"
+    if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d)):
+        return f"{kind.__name__}: convx has Conv1d and Conv2d alone"
+    if any(is_lazy(parameter) for parameter in layer.parameters(recurse=False)):
+        return "lazy: run the model once, then convert"
+    if parametrize.is_parametrized(layer):
+        return "parametrized: its class belongs to torch.nn.utils.parametrize; convert before parametrizing"
+    if "forward" in vars(layer) or "_conv_forward" in vars(layer):
+        return "its forward was replaced on the instance"
+    if kind not in _REPLACEMENTS:
+        base = torch.nn.Conv1d if isinstance(layer, torch.nn.Conv1d) else torch.nn.Conv2d
+        for method in ("forward", "_conv_forward", "__call__"):
+            if getattr(kind, method) is not getattr(base, method):
+                return f"{kind.__name__} overrides {base.__name__}.{method}"
+        return f"{kind.__name__} is a subclass of {base.__name__}; its class is kept"
+    if layer.weight.dtype not in DTYPES:
+        return f"dtype {layer.weight.dtype}; supported: float32, float64, float16, bfloat16"
+    return ""
+
+
+def _problem(layer: Any, call: _Call | None) -> Any:
+    """The planner's problem for a call, or for a middling size where none is known."""
+    weight_size = list(layer.weight.shape)
+    if isinstance(layer, torch.nn.Conv1d):
+        weight_size.insert(2, 1)
+        strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
+        paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
+    else:
+        strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
+        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
+    if call is None:
+        middling = [
+            max(56, step * (taps - 1) + 1) for step, taps in zip(dilations, weight_size[2:], strict=True)
+        ]
+        if isinstance(layer, torch.nn.Conv1d):
+            middling[0] = 1
+        size = (1, layer.in_channels, *middling)
+        call = _Call(size, False, layer.weight.dtype, layer.weight.device)
+    size = call.size
+    if layer.padding_mode != "zeros":  # torch pads first with values
+        height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
+        size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
+    return _planning.problem(
+        "forward",
+        call.dtype,
+        call.channels_last,
+        size,
+        weight_size,
+        strides,
+        paddings,
+        dilations,
+        layer.groups,
+        layer.bias is not None,
+    )
+
+
+def _why_not(problem: Any, device: Any, algorithm: str) -> str:
+    """The conditions that keep convx from running a problem, or nothing where it can."""
+    core = _planning.core()
+    if algorithm != "auto":
+        method = algorithm.split("/", 1)[0]
+        able, reason = core.supports(method, problem, device)
+        if not able:
+            return f"{method}: {reason}"
+        try:
+            core.select(problem, device, algorithm)
+        except ValueError as error:
+            return str(error)
+        return ""
+    reasons = []
+    for method in (row["name"] for row in core.methods()):
+        if method == "native":
+            continue
+        able, reason = core.supports(method, problem, device)
+        if able:
+            return ""
+        reasons.append(f"{method}: {reason}")
+    return "; ".join(reasons)
+
+
+def _decide(layer: Any, names: list[str], calls: list[_Call] | None, algorithm: str) -> LayerReport:
+    name = ", ".join(names)
+    shape = _shape(layer, calls)
+    reason = _cannot_swap(layer)
+    if reason:
+        return LayerReport(name, shape, False, "", reason)
+    core = _planning.core()
+    planned: list[str] = []
+    for call in calls or [None]:  # type: ignore[list-item]
+        try:
+            problem = _problem(layer, call)
+            device = _planning.device(layer.weight.device if call is None else call.device)
+        except ValueError as error:
+            return LayerReport(name, shape, False, "", str(error))
+        reason = _why_not(problem, device, algorithm)
+        if reason:
+            return LayerReport(name, shape, False, "", reason)
+        if call is not None:
+            plan = core.select(problem, device, algorithm).plan
+            planned.append(f"{plan.method}/{plan.candidate}" if plan.candidate else plan.method)
+    if calls is None:
+        method = "decided at the call"
+    elif not calls:
+        method = "decided at the call (the example input did not reach it)"
+    else:
+        method = ", ".join(dict.fromkeys(planned))
+    return LayerReport(name, shape, True, method, "")
+
+
+def _shape(layer: Any, calls: list[_Call] | None) -> str:
+    if not isinstance(layer, _ConvNd):
+        return type(layer).__name__
+    taps = "x".join(str(extent) for extent in layer.kernel_size)
+    text = f"{layer.in_channels}->{layer.out_channels} {taps}"
+    for symbol, value in (("s", layer.stride), ("d", layer.dilation)):
+        if any(step != 1 for step in value):
+            text += f" {symbol}" + "x".join(str(step) for step in dict.fromkeys(value))
+    if layer.groups != 1:
+        text += f" g{layer.groups}"
+    sizes = dict.fromkeys("x".join(str(extent) for extent in call.size) for call in calls or [])
+    return text + (" on " + ", ".join(sizes) if sizes else "")
+
+
+def _check_algorithm(algorithm: str) -> None:
+    names = [row["name"] for row in _planning.core().methods()]
+    if algorithm != "auto" and algorithm.split("/", 1)[0] not in names:
+        raise ValueError(
+            f"algorithm must be one of auto, {', '.join(names)}, or 'method/candidate' as "
+            f"convx.explain "
+            f"lists them, got {algorithm!r}"
+        )
+
+
+def convert_(
+    model: Module,
+    filter_fn: FilterFunction | None = None,
+    algorithm: str = "auto",
+    example_input: Any = None,
+) -> ConversionReport:
+    """Swap a model's torch.nn.Conv2d and Conv1d layers for convx's, in place; convx.revert_ undoes it.
+
+    The layers keep their parameters (the same objects), buffers, hooks and names; the state_dict stays as it
+    is. Converted are the layers that a method of convx beside "native" can run. The others are left with a
+    reason, and so are subclasses of Conv2d, parametrized, lazy and quantized layers.
+
+    Args:
+        model: any module, a Conv2d too.
+        filter_fn: called with (layer, name); only layers for which it is true are converted.
+        algorithm: what the converted layers are told to use, see convx.functional.conv2d. Layers that a named
+            method can't run are left.
+        example_input: a tensor, a tuple of positional or a dict of keyword arguments. The model is run on it
+            once, in evaluation mode without gradients, to learn the layers' input sizes; the report then
+            names the method each layer takes for them. Without it the sizes, so the methods, are known at
+            the call.
+
+    Returns:
+        ConversionReport, one row per convolution layer; prints as a table.
+
+    Raises:
+        TypeError: model is not a module. ValueError: no such algorithm. RuntimeError: the planner is missing.
+
+    >>> import torch, convx
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8), torch.nn.Conv2d(8, 16, 1))
+    >>> report = convx.convert_(model)
+    >>> [row.name for row in report.converted], [row.name for row in report.left]
+    (['0'], ['1'])
+    >>> convx.revert_(model)
+    1
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    _check_algorithm(algorithm)
+    layers = _layers(model)
+    calls = None if example_input is None else _record_calls(model, list(layers), example_input)
+    rows = []
+    for layer, names in layers.items():
+        if filter_fn is not None and not any(filter_fn(layer, name) for name in names):
+            shape = _shape(layer, None if calls is None else calls[layer])
+            rows.append(LayerReport(", ".join(names), shape, False, "", "filter_fn is false for it"))
+        else:
+            rows.append(_decide(layer, names, None if calls is None else calls[layer], algorithm))
+    # Changed only now: an error above leaves the model as it was.
+    for layer, row in zip(layers, rows, strict=True):
+        if row.converted:
+            _swap(layer, algorithm)
+    return ConversionReport(tuple(rows), algorithm)
+
+
+def _swap(layer: Module, algorithm: str) -> None:
+    original = type(layer)
+    layer.__class__ = _REPLACEMENTS[original]
+    vars(layer)[_ORIGINAL] = original
+    vars(layer)["algorithm"] = algorithm
+
+
+def revert_(model: Module) -> int:
+    """Undo convx.convert_, in place: the layers get their old classes back. Returns how many there were.
+
+    Layers that were made as convx.nn.Conv2d or Conv1d stay. A fused `activation` that was set on a converted
+    layer afterwards has no place in torch's layer: RuntimeError, as for layers parametrized since; nothing is
+    changed then.
+
+    >>> import torch, convx
+    >>> layer = torch.nn.Conv2d(8, 8, 3, groups=8)
+    >>> _ = convx.convert_(layer)
+    >>> convx.revert_(layer), type(layer)
+    (1, <class 'torch.nn.modules.conv.Conv2d'>)
+    """
+    converted = [(name, module) for name, module in model.named_modules() if _ORIGINAL in vars(module)]
+    for name, module in converted:
+        if type(module) not in _REPLACEMENTS.values():
+            raise RuntimeError(
+                f"layer '{name}' has become a {type(module).__name__} since it was converted; undo "
+                f"that "
+                f"first (torch.nn.utils.parametrize.remove_parametrizations)"
+            )
+        if vars(module).get("activation", "none") != "none":
+            raise RuntimeError(
+                f"layer '{name}' has a fused activation {module.activation!r}, which torch's layer "
+                f"can't "
+                f"have; set it to 'none' first"
+            )
+    for _, module in converted:
+        module.__class__ = vars(module).pop(_ORIGINAL)
+        for name in ("algorithm", "activation"):
+            vars(module).pop(name, None)
+    return len(converted)

@@ -1,0 +1,229 @@
+"""What each method would do with a convolution, what is chosen, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from convx import _planning
+from convx._arguments import Padding, is_channels_last, padding_1d, padding_2d, pair, single
+
+__all__ = ["Explanation", "Row", "explain"]
+
+_OPERATIONS = ("forward", "input_grad", "weight_grad")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One plan of one method, or the condition that keeps the method from running."""
+
+    method: str
+    can_run: bool
+    reason: str
+    """The condition that fails; empty where can_run."""
+    candidate: str
+    tiling: dict[str, int]
+    workspace_bytes: int
+    predicted_us: float
+    chosen: bool
+
+    @property
+    def algorithm(self) -> str:
+        """What names this plan's kernel as `algorithm`."""
+        return f"{self.method}/{self.candidate}" if self.candidate else self.method
+
+    @property
+    def plan(self) -> str:
+        """The kernel and its tiling, or the condition that fails."""
+        if not self.can_run:
+            return f"can't run: {self.reason}"
+        return " ".join([self.algorithm, *(f"{name}={value}" for name, value in self.tiling.items())])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer of convx.explain; prints as a table, the chosen plan marked with an arrow."""
+
+    problem: str
+    device: str
+    rows: tuple[Row, ...]
+    why: str
+
+    @property
+    def chosen(self) -> Row:
+        return next(row for row in self.rows if row.chosen)
+
+    def __str__(self) -> str:
+        table = [("", "method", "plan", "workspace", "predicted")]
+        for row in self.rows:
+            measures = (f"{row.workspace_bytes} B", f"{row.predicted_us:.1f} us") if row.can_run else ("", "")
+            table.append(("->" if row.chosen else "", row.method, row.plan, *measures))
+        lines = [self.problem, f"on {self.device}", *aligned(table)]
+        return "\n".join([*lines, f"takes {self.chosen.algorithm}: {self.why}"])
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table whose columns are padded to one width."""
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in table
+    ]
+
+
+def explain_problem(problem: Any, device: Any, algorithm: str = "auto") -> Explanation:
+    """As explain, for the planner's own Problem and Device."""
+    core = _planning.core()
+    choice = core.select(problem, device, algorithm)
+    wanted = choice.plan.describe()
+    rows = []
+    marked = False
+    for method in core.explain(problem, device):
+        if not method.supported:
+            rows.append(Row(method.method, False, method.reason, "", {}, 0, 0.0, False))
+        for plan in method.plans:
+            chosen = not marked and method.method == choice.plan.method and plan.describe() == wanted
+            marked = marked or chosen
+            rows.append(
+                Row(
+                    method.method,
+                    True,
+                    "",
+                    plan.candidate,
+                    dict(plan.tiling),
+                    plan.workspace_bytes,
+                    plan.predicted_us,
+                    chosen,
+                )
+            )
+    text = device.name
+    if device.backend == "cpu":
+        text += f" ({device.isa}, {device.threads} thread{'s' if device.threads != 1 else ''})"
+    return Explanation(problem.describe(), text, tuple(rows), choice.why)
+
+
+@overload
+def explain(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    activation: str = "none",
+    algorithm: str = "auto",
+    operation: str = "forward",
+    device: torch.device | str | None = None,
+) -> Explanation: ...
+@overload
+def explain(
+    input: torch.nn.Conv1d | torch.nn.Conv2d,
+    weight: Tensor,
+    *,
+    operation: str = "forward",
+    device: torch.device | str | None = None,
+) -> Explanation: ...
+def explain(
+    input: Tensor | torch.nn.Module,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    activation: str = "none",
+    algorithm: str = "auto",
+    operation: str = "forward",
+    device: torch.device | str | None = None,
+) -> Explanation:
+    """What each method would do with convx.functional.conv2d(input, weight, ...), and which one is taken.
+
+    Args:
+        input, weight, bias, stride, padding, dilation, groups, activation, algorithm: as conv2d takes them;
+            only the tensors' shapes, dtype, layout and device are read, so that meta and fake tensors do.
+            With 3D
+            weights: as conv1d takes them. Or explain(layer, input) for a Conv1d or Conv2d, torch's or
+            convx's.
+        operation: "forward", "input_grad" or "weight_grad"; the gradients are taken to have the input's
+        layout.
+        device: plan for this device in place of the input's: a torch device or a name that the planner knows
+            ("a100", "h200", "b200", "mi250", "mi300", "rx6900", "rx7900", "rx9070", "dcu-z100").
+
+    Returns:
+        Explanation: print it, or read rows, chosen and why. Times are in microseconds, predicted from bytes,
+        flops and each kernel's measured efficiency; workspace in bytes.
+
+    Raises:
+        ValueError: a convolution that means nothing, or a named algorithm that can't run it.
+
+    >>> import torch, convx
+    >>> x, w = torch.empty(1, 32, 56, 56, device="meta"), torch.empty(32, 1, 3, 3, device="meta")
+    >>> convx.explain(x, w, padding=1, groups=32, algorithm="native").chosen.method
+    'native'
+    """
+    if isinstance(input, torch.nn.Module):
+        return _explain_layer(input, weight, operation, device)
+    if operation not in _OPERATIONS:
+        raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, got {operation!r}")
+    if weight.dim() == 3:
+        step, spread = single("stride", stride), single("dilation", dilation)
+        strides, dilations = (1, step), (1, spread)
+        paddings = padding_1d(padding, weight.shape[2:], step, spread)
+        input, weight = input.unsqueeze(-2), weight.unsqueeze(-2)
+    else:
+        strides, dilations = pair("stride", stride), pair("dilation", dilation)
+        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+    if input.dim() == 3:
+        input = input.unsqueeze(0)
+    if input.dim() != 4 or weight.dim() != 4:
+        raise ValueError(
+            f"explain takes an input of 3 or 4 dimensions and a weight of 4 (one fewer each in 1D), "
+            f"got "
+            f"{input.dim()} and {weight.dim()}"
+        )
+    problem = _planning.problem(
+        operation,
+        input.dtype,
+        is_channels_last(input),
+        input.shape,
+        weight.shape,
+        strides,
+        paddings,
+        dilations,
+        groups,
+        bias is not None,
+        activation,
+    )
+    return explain_problem(problem, _planning.device(input.device if device is None else device), algorithm)
+
+
+def _explain_layer(
+    layer: torch.nn.Module, input: Tensor, operation: str, device: torch.device | str | None
+) -> Explanation:
+    if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d)):
+        raise TypeError(f"explain takes a Conv1d or a Conv2d, got {type(layer).__name__}")
+    padding: Any = layer.padding
+    if layer.padding_mode != "zeros":
+        # Padded first with values, by torch; only the sizes matter here.
+        input = torch.nn.functional.pad(input, layer._reversed_padding_repeated_twice)
+        padding = 0
+    return explain(
+        input,
+        layer.weight,
+        layer.bias,
+        layer.stride,
+        padding,
+        layer.dilation,
+        layer.groups,
+        activation=getattr(layer, "activation", "none"),
+        algorithm=getattr(layer, "algorithm", "auto"),
+        operation=operation,
+        device=device,
+    )

@@ -1,0 +1,195 @@
+"""Convolutions as torch.nn.functional has them, run by the method that convx expects to be fastest.
+
+Differences to torch's: padding may differ between the sides, an activation can be fused, and `algorithm`
+names the method. Results have the layout (NCHW or channels_last) and the dtype of the input; float16 and
+bfloat16 accumulate in float32. float32 is exact unless torch's own convolution runs it and torch.backends
+allows TF32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from convx import _eager
+from convx._arguments import Padding, padding_1d, padding_2d, pair, single
+
+__all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
+
+
+def _require_tensors(input: object, weight: object, bias: object) -> None:
+    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
+        if not isinstance(value, Tensor) and not (name == "bias" and value is None):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    activation: str = "none",
+    algorithm: str = "auto",
+) -> Tensor:
+    """2D convolution.
+
+    Args:
+        input: (batch, in_channels, height, width) or (in_channels, height, width); float32, float64, float16
+            or bfloat16; any strides. A channels_last input gives a channels_last result.
+        weight: (out_channels, in_channels / groups, filter_height, filter_width), dtype and device of input.
+        bias: (out_channels,) or None.
+        stride: step of the filter in pixels, an int or (height, width).
+        padding: zeros around the input in pixels: an int, (height, width), ((top, bottom), (left, right)),
+            "valid" (none) or "same" (output as large as the input; stride 1 only).
+        dilation: distance of the filter's taps in pixels, an int or (height, width).
+        groups: groups of channels that are convolved apart; in_channels makes it depthwise.
+        activation: "none", "relu", "relu6", "silu", "hardswish" or "gelu" (the erf form), applied to the
+            result. Where a gradient is needed silu, hardswish and gelu run as torch's own operators after the
+            convolution, since their derivatives need their input; elsewhere all are fused.
+        algorithm: "auto", a method ("depthwise", "native"; see convx.methods()) or one of its kernels
+            ("depthwise/direct"). convx.explain shows what each would do. Gradients take the method, and
+            choose the kernel themselves.
+
+    Returns:
+        (batch, out_channels, out_height, out_width), or without batch as the input.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices that do not fit, an unknown activation or algorithm, or a
+            named algorithm that can't run this problem; the message says which condition fails.
+        TypeError, ValueError: stride, padding or dilation of another form than above.
+
+    Differentiable any number of times, in reverse and forward mode. Follows torch.autocast as nn.Conv2d does.
+    Methods: see convx.methods(); depthwise is after Liu et al. 2024 and Lu, Zhang, Wang 2020.
+
+    >>> import torch, convx
+    >>> x = torch.randn(1, 32, 56, 56)
+    >>> w = torch.randn(32, 1, 3, 3)
+    >>> convx.functional.conv2d(x, w, stride=2, padding=1, groups=32, activation="relu6").shape
+    torch.Size([1, 32, 28, 28])
+    """
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        _require_tensors(input, weight, bias)
+    # Plain ints, the common case, spare the calls.
+    strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
+    dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)
+    paddings: Any = (padding,) * 4
+    if padding.__class__ is not int:
+        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+    if input.dim() != 3:
+        return _eager.conv2d(input, weight, bias, strides, paddings, dilations, groups, activation, algorithm)
+    batched = input.unsqueeze(0)
+    return _eager.conv2d(
+        batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm
+    ).squeeze(0)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    activation: str = "none",
+    algorithm: str = "auto",
+) -> Tensor:
+    """1D convolution: conv2d with a height of one.
+
+    Args:
+        input: (batch, in_channels, width) or (in_channels, width).
+        weight: (out_channels, in_channels / groups, filter_width).
+        padding: an int, (int,), ((left, right),), "valid" or "same".
+        bias, stride, dilation, groups, activation, algorithm: as in conv2d, stride and dilation being an int
+        or (int,).
+
+    Returns:
+        (batch, out_channels, out_width), or without batch as the input. Errors as in conv2d.
+
+    >>> import torch, convx
+    >>> x = torch.randn(4, 16, 100)
+    >>> convx.functional.conv1d(x, torch.randn(16, 1, 4), padding="same", groups=16).shape
+    torch.Size([4, 16, 100])
+    """
+    _require_tensors(input, weight, bias)
+    if weight.dim() != 3:
+        raise ValueError(
+            f"weight of a 1D convolution needs 3 dimensions (out_channels, in_channels / groups, "
+            f"filter_width), got {weight.dim()}"
+        )
+    if input.dim() not in (2, 3):
+        raise ValueError(
+            f"input of a 1D convolution needs 3 dimensions (batch, in_channels, width) or 2 without "
+            f"batch, got {input.dim()}"
+        )
+    step, spread = single("stride", stride), single("dilation", dilation)
+    paddings = padding_1d(padding, weight.shape[2:], step, spread)
+    rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
+    output = _eager.conv2d(
+        rows, weight.unsqueeze(-2), bias, (1, step), paddings, (1, spread), groups, activation, algorithm
+    ).squeeze(-2)
+    return output if input.dim() == 3 else output.squeeze(0)
+
+
+def conv2d_input_grad(
+    output_grad: Tensor,
+    weight: Tensor,
+    input_size: Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    algorithm: str = "auto",
+) -> Tensor:
+    """Gradient of conv2d at its input, of shape input_size: (batch, in_channels, height, width).
+
+    output_grad is the gradient at conv2d's result; the rest and the errors are as in conv2d. Takes the
+    layout of output_grad. Also the transposed convolution of output_grad.
+
+    >>> import torch, convx
+    >>> g, w = torch.randn(1, 8, 7, 7), torch.randn(8, 1, 3, 3)
+    >>> convx.functional.conv2d_input_grad(g, w, (1, 8, 14, 14), stride=2, padding=1, groups=8).shape
+    torch.Size([1, 8, 14, 14])
+    """
+    _require_tensors(output_grad, weight, None)
+    strides, dilations = pair("stride", stride), pair("dilation", dilation)
+    paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+    return _eager.conv2d_input_grad(
+        output_grad, weight, list(input_size), strides, paddings, dilations, groups, algorithm
+    )
+
+
+def conv2d_weight_grad(
+    input: Tensor,
+    output_grad: Tensor,
+    weight_size: Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    algorithm: str = "auto",
+) -> Tensor:
+    """Gradient of conv2d at its weight, of shape weight_size, contiguous.
+
+    output_grad is the gradient at conv2d's result; the rest and the errors are as in conv2d.
+
+    >>> import torch, convx
+    >>> x, g = torch.randn(2, 8, 14, 14), torch.randn(2, 8, 14, 14)
+    >>> convx.functional.conv2d_weight_grad(x, g, (8, 1, 3, 3), padding=1, groups=8).shape
+    torch.Size([8, 1, 3, 3])
+    """
+    _require_tensors(input, output_grad, None)
+    strides, dilations = pair("stride", stride), pair("dilation", dilation)
+    paddings = padding_2d(padding, weight_size[2:], strides, dilations)
+    return _eager.conv2d_weight_grad(
+        input, output_grad, list(weight_size), strides, paddings, dilations, groups, algorithm
+    )

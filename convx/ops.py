@@ -1,0 +1,170 @@
+"""The operators convx::conv2d, conv2d_input_grad and conv2d_weight_grad: what Python registers for them.
+
+The libraries bring the kernels; here come the fakes, the derivatives that torch.compile and torch.export see,
+autocast and vmap. Eager code has a cheaper way to gradients: see convx.functional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convx import _fakes, _libraries, _vmap
+from convx._arguments import is_channels_last
+from convx._formulas import (
+    Calls,
+    Geometry,
+    Gradients,
+    activation_grad,
+    conv2d_backward,
+    input_grad_backward,
+    method_of,
+    size_of,
+    weight_grad_backward,
+)
+
+_libraries_loaded = _libraries.load()
+available: bool = _libraries_loaded["cpu"].loaded
+"""Whether the operators exist: the CPU library brings their schemas. `python -m convx info` says why not."""
+
+
+def _not_loaded(device_type: str) -> Callable[..., Tensor]:
+    def call(*_: Any, **__: Any) -> Tensor:
+        _libraries.require(device_type)
+        raise AssertionError("unreachable: the library is not loaded")
+
+    return call
+
+
+def _operator(name: str) -> Callable[..., Tensor]:
+    return getattr(torch.ops.convx, name).default if available else _not_loaded("cpu")  # type: ignore[no-any-return]
+
+
+conv2d = _operator("conv2d")
+conv2d_input_grad = _operator("conv2d_input_grad")
+conv2d_weight_grad = _operator("conv2d_weight_grad")
+_calls = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
+
+
+def _save_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    input, weight, bias, stride, padding, dilation, groups, activation, algorithm = inputs
+    ctx.save_for_backward(input, weight, bias, output if activation in ("relu", "relu6") else None)
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.activation, ctx.algorithm = activation, algorithm
+
+
+def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
+    input, weight, bias, output = ctx.saved_tensors
+    if ctx.activation != "none":
+        before = None
+        if output is None:
+            before = conv2d(input, weight, bias, *ctx.geometry, "none", method_of(ctx.algorithm))
+        grad = activation_grad(ctx.activation, grad, output, before)
+    gradients = conv2d_backward(
+        _calls,
+        ctx.geometry,
+        ctx.algorithm,
+        ctx.needs_input_grad,
+        grad,
+        input,
+        weight,
+        size_of(input),
+        size_of(weight),
+        is_channels_last(input),
+    )
+    return (*gradients, None, None, None, None, None, None)
+
+
+def _save_input_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    output_grad, weight, _, stride, padding, dilation, groups, algorithm = inputs
+    ctx.save_for_backward(output_grad, weight)
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.algorithm = algorithm
+
+
+def _input_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
+    output_grad, weight = ctx.saved_tensors
+    gradients = input_grad_backward(
+        _calls,
+        ctx.geometry,
+        ctx.algorithm,
+        ctx.needs_input_grad,
+        grad,
+        output_grad,
+        weight,
+        size_of(weight),
+    )
+    return (*gradients, None, None, None, None, None, None)
+
+
+def _save_weight_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    input, output_grad, _, stride, padding, dilation, groups, algorithm = inputs
+    ctx.save_for_backward(input, output_grad)
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.algorithm = algorithm
+
+
+def _weight_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
+    input, output_grad = ctx.saved_tensors
+    gradients = weight_grad_backward(
+        _calls,
+        ctx.geometry,
+        ctx.algorithm,
+        ctx.needs_input_grad,
+        grad,
+        input,
+        output_grad,
+        size_of(input),
+    )
+    return (*gradients, None, None, None, None, None, None)
+
+
+def autocast_cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """As autocast casts the arguments of a convolution: floating point to dtype, float64 left alone."""
+    if tensor.dtype == dtype or tensor.dtype == torch.float64 or not tensor.is_floating_point():
+        return tensor
+    return tensor.to(dtype)
+
+
+def _autocast(device_type: str) -> Callable[..., Tensor]:
+    excluded = torch._C.DispatchKeySet(
+        torch._C.DispatchKey.AutocastCPU if device_type == "cpu" else torch._C.DispatchKey.AutocastCUDA
+    )
+
+    def call(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+        with torch._C._ExcludeDispatchKeyGuard(excluded):
+            dtype = torch.get_autocast_dtype(device_type)
+            return conv2d(
+                autocast_cast(input, dtype),
+                autocast_cast(weight, dtype),
+                None if bias is None else autocast_cast(bias, dtype),
+                *rest,
+            )
+
+    return call
+
+
+def _register() -> torch.library.Library:
+    names = ("conv2d", "conv2d_input_grad", "conv2d_weight_grad")
+    for name, short in zip(names, Calls._fields, strict=True):
+        torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
+        torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), getattr(_calls, short)))
+    register_autograd = torch.library.register_autograd
+    register_autograd("convx::conv2d", _conv2d_backward, setup_context=_save_conv2d)
+    register_autograd("convx::conv2d_input_grad", _input_grad_backward, setup_context=_save_input_grad)
+    register_autograd("convx::conv2d_weight_grad", _weight_grad_backward, setup_context=_save_weight_grad)
+    library = torch.library.Library("convx", "IMPL")
+    # Not register_autocast, which fixes one dtype: this follows the context's.
+    library.impl("conv2d", _autocast("cpu"), "AutocastCPU")
+    library.impl("conv2d", _autocast("cuda"), "AutocastCUDA")
+    if not _libraries_loaded["gpu"].loaded:
+        for name in names:
+            library.impl(name, _not_loaded("cuda"), "CUDA")
+    return library  # kept: its registrations end with it
+
+
+_registrations = _register() if available else None
