@@ -212,10 +212,11 @@ strip_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int v = 0; v < kResults; ++v) sum[o][v] = bias;
   }
+  using Window = float[kLeft + kColumns + kRight];
   unrolled<kSourceRows>([&](auto step) {
     constexpr int i = decltype(step)::value;
     if constexpr (i + kAhead < kSourceRows) load_row(i + kAhead);
-    float window[kLeft + kColumns + kRight];
+    Window window;
     if constexpr (V == Variant::rows_only) {
       CONVX_UNROLL
       for (int j = 0; j < kColumns; ++j) window[kLeft + j] = widen(rows[i].vector.element[j]);
