@@ -1,0 +1,7 @@
+#define CONVX_CHANNELS_WEIGHT_INSTANTIATE
+#include "launch.cuh"
+
+namespace convx::depthwise {
+template void launch_channels_weight_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&,
+                                                     Stream);
+}

@@ -1,0 +1,6 @@
+#define CONVX_CHANNELS_WEIGHT_INSTANTIATE
+#include "launch.cuh"
+
+namespace convx::depthwise {
+template void launch_channels_weight_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+}
