@@ -30,8 +30,10 @@ def measure(
             failures[name] = str(error).splitlines()[0]
             continue
         samples[name] = [first]
+    turns = list(timers.items())
     for turn in range(1, rounds):
-        for name, timer in timers.items():
+        turns.reverse()  # who comes first is who has just been given the processor
+        for name, timer in turns:
             if turn < _LONG_ROUNDS or samples[name][0] < _LONG_US:
                 samples[name].append(timer())
     return {name: statistics.median(values) for name, values in samples.items()}, failures

@@ -64,12 +64,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     ) as bar:
 
         def progress(what: str) -> None:
-            bar.set_postfix_str(what)
+            bar.set_postfix_str(what, refresh=False)
             bar.update()
 
         for name, model in models.items():
             title = networks.NETWORKS.get(name, name)
-            rounds = 3 if options.quick else 9
+            rounds = 3 if options.quick else 15
             results.append(examine(title, model, batch, options.layout, rounds, progress))
     _print(results)
     seconds = time.monotonic() - begin

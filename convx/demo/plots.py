@@ -82,6 +82,8 @@ def layer_times(result: NetworkResult) -> bytes:
             ],
             frameon=False,
             ncol=3,
+            loc="lower right",
+            bbox_to_anchor=(1, 1),
         )
         return png(figure)
 

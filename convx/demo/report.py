@@ -28,7 +28,7 @@ def page(
     sections.append(_facts(facts))
     introduction = (
         "The networks below ran twice: as torchvision builds them, and with every layer swapped, by "
-        "<code>convx.convert_(model)</code>, for which convx has a faster method. Same weights, same photo, "
+        "<code>convx.convert_(model)</code>, for which convx has a method. Same weights, same photo, "
         "same run; times are medians of interleaved rounds."
     )
     text = PAGE.format(photo=_embed(photo_png), introduction=introduction, sections="\n".join(sections))
@@ -67,6 +67,7 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
         )
     )
     head = ("Layer", "What it is", "Input", "Method", "Why")
+    note = "" if converted else "<p>No layer was converted: both are the same code, and differ by noise.</p>"
     header = "".join(f"<th>{text}</th>" for text in head)
     header += _numbers(("native us", "convx us", "faster"), "th")
     body = ""
@@ -79,7 +80,7 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
     names = class_names()
     seen = ", ".join(f"{names[index]} {probability:.0%}" for index, probability in result.top_classes)
     return (
-        f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>"
+        f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>{note}"
         f"{_image(layers, 'time of every convolution')}"
         f"{_image(speedups, 'speed-up of converted layers') if speedups else ''}"
         f"<div class='scroll'><table><tr>{header}</tr>{body}</table></div>"

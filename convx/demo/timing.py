@@ -12,14 +12,16 @@ import torch
 Call = Callable[[], object]
 
 
-def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 2000) -> list[float]:
+def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 1000) -> list[float]:
     """Median microseconds of each call, measured in turns so that drift of the machine hits all alike."""
     prepare = _prepare_gpu if device.type == "cuda" else _prepare_cpu
     timers = [prepare(call, round_us) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
+    turns = list(zip(timers, times, strict=True))
     for _ in range(rounds):
-        for timer, samples in zip(timers, times, strict=True):
+        for timer, samples in turns:
             samples.append(timer())
+        turns.reverse()  # who comes first is who has just been given the processor
     return [statistics.median(samples) for samples in times]
 
 

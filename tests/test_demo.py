@@ -1,0 +1,147 @@
+"""The main job, the examples and the README's code do what they say."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+from models import timm_network, torchvision_network
+
+import convx.demo
+
+ROOT = Path(__file__).resolve().parent.parent
+pytest.importorskip("matplotlib")
+pytest.importorskip("skimage")
+pytest.importorskip("tqdm")
+
+
+class _Links(HTMLParser):
+    """Everything that a browser would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href", "data")]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torchvision_network("mobilenet_v2")  # skips where there is no torchvision
+    folder = tmp_path_factory.mktemp("demo") / "report"
+    assert convx.demo.main(["--quick", "--device", "cpu", "--output", str(folder)]) == 0
+    return folder
+
+
+def test_report_is_one_self_contained_file(report: Path) -> None:
+    parser = _Links()
+    text = (report / "report.html").read_text(encoding="utf-8")
+    parser.feed(text)
+    assert parser.loaded and all(link.startswith("data:image/png;base64,") for link in parser.loaded)
+    assert "script" not in parser.tags and "link" not in parser.tags
+    assert "@import" not in text and "url(" not in text
+
+
+def test_report_names_every_layer_and_its_method(report: Path) -> None:
+    text = (report / "report.html").read_text(encoding="utf-8")
+    for name in ("mobilenet_v2", "resnet18"):
+        for layer, module in torchvision_network(name).named_modules():
+            if isinstance(module, torch.nn.Conv2d):
+                assert f"<code>{layer}</code>" in text
+    assert text.count("outputs agree") == 2
+    assert "it is not depthwise" in text
+
+
+def test_pictures_are_written_too(report: Path) -> None:
+    names = {path.name for path in report.glob("*.png")}
+    assert {"totals.png", "mobilenetv2_layers.png", "resnet18_layers.png"} <= names
+    for path in report.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_weights_of_a_file(tmp_path: Path) -> None:
+    model = torchvision_network("squeezenet1_1")
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    arguments = ["--model", "squeezenet1_1", "--weights", str(tmp_path / "weights.pt"), "--quick"]
+    assert convx.demo.main([*arguments, "--device", "cpu", "--output", str(tmp_path / "report")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "no_such_network"], "no_such_network"),
+        (["--weights", "weights.pt"], "--weights needs one --model"),
+        (["--weights", "missing.pt", "--model", "resnet18"], "there is no file missing.pt"),
+        (["--device", "cpu", "--layout", "nhwc"], "--layout"),
+    ],
+)
+def test_bad_options_are_named(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torchvision_network("resnet18")
+    with pytest.raises(SystemExit):
+        convx.demo.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_missing_packages_take_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(convx.demo, "_PACKAGES", {"no_such_module": "no-such-package"})
+    assert convx.demo.main([]) == 1
+    assert capsys.readouterr().out == "The demo needs more packages: pip install no-such-package\n"
+
+
+@pytest.mark.parametrize("network", ["mnasnet1_0", "shufflenet_v2_x1_0"])
+def test_networks_of_torchvision_agree(network: str) -> None:
+    _compare(torchvision_network(network), torch.randn(2, 3, 64, 64))
+
+
+@pytest.mark.parametrize("network", ["efficientnet_b0", "convnext_atto"])
+def test_networks_of_timm_agree(network: str) -> None:
+    _compare(timm_network(network), torch.randn(2, 3, 64, 64))
+
+
+def _compare(model: torch.nn.Module, x: torch.Tensor) -> None:
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        native = model(x)
+        report = convx.convert_(model)
+        assert report.converted
+        converted = model(x)
+        torch.testing.assert_close(converted, native, rtol=1e-4, atol=1e-4 * float(native.abs().max()))
+        assert convx.revert_(model) == len(report.converted)
+        assert torch.equal(model(x), native)
+    assert {name: value.shape for name, value in state.items()} == {
+        name: value.shape for name, value in model.state_dict().items()
+    }
+
+
+def test_readme_code_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_quickstart_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "quickstart.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "1 of 2 convolution layers converted" in printed and "NVIDIA H200" in printed
+
+
+def test_digits_learns_the_same_with_both(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    main = runpy.run_path(str(ROOT / "examples" / "digits.py"))["main"]
+    curves = main(["--epochs", "10", "--device", "cpu", "--output", str(tmp_path / "digits.png")])
+    assert all(accuracies[-1] > 0.97 for accuracies in curves.values())
+    first = [accuracies[0] for accuracies in curves.values()]
+    assert abs(first[0] - first[1]) < 0.05
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
