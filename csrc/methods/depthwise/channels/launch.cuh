@@ -1,0 +1,96 @@
+// The launcher of the channels family for one element type.
+#pragma once
+#include "methods/depthwise/channels/kernel.cuh"
+#include "methods/depthwise/channels/tiles.h"
+#include "platform/launch.h"
+
+namespace convx::depthwise::channels {
+
+template <class T, int Filter, int Stride, bool Transposed, int Channels, TileSize Size>
+void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  constexpr Tile kTile = tile_of(Filter, Stride, Transposed, Channels == 2, Size);
+  if constexpr (kTile.columns > 0) {
+    const bool gradient = problem.operation == Operation::input_grad;
+    ChannelsShape shape;
+    shape.channels = static_cast<int>(problem.in_channels);
+    shape.source_height = static_cast<int>(gradient ? problem.out_height : problem.in_height);
+    shape.source_width = static_cast<int>(gradient ? problem.out_width : problem.in_width);
+    shape.result_height = static_cast<int>(gradient ? problem.in_height : problem.out_height);
+    shape.result_width = static_cast<int>(gradient ? problem.in_width : problem.out_width);
+    // The input gradient of stride 1 is a forward convolution with the filter turned.
+    shape.turn_filter = gradient && !Transposed;
+    shape.padding_top =
+        static_cast<int>(shape.turn_filter ? Filter - 1 - problem.padding_top : problem.padding_top);
+    shape.padding_left =
+        static_cast<int>(shape.turn_filter ? Filter - 1 - problem.padding_left : problem.padding_left);
+    const int hidden_rows = Transposed ? shape.padding_top % Stride : 0;
+    const int hidden_columns = Transposed ? shape.padding_left % Stride : 0;
+    shape.row_tiles = (shape.result_height + hidden_rows + kTile.rows - 1) / kTile.rows;
+    shape.column_tiles = (shape.result_width + hidden_columns + kTile.columns - 1) / kTile.columns;
+    shape.slices = static_cast<int>(plan["slices"]);
+    shape.units = problem.batch * shape.row_tiles;
+    const int64_t vectors = problem.in_channels / Channels;
+    shape.blocks = static_cast<uint32_t>((vectors * shape.column_tiles + kThreads - 1) / kThreads);
+    shape.activation = gradient ? Activation::none : problem.activation;
+    shape.divide_vectors = FastDivide(static_cast<uint32_t>(vectors));
+    shape.divide_row_tiles = FastDivide(static_cast<uint32_t>(shape.row_tiles));
+    launch_kernel(channels_last<T, Filter, Stride, Transposed, Channels, kTile.columns, kTile.rows,
+                                kTile.resident, kTile.blocks>,
+                  "depthwise channels", Grid{shape.blocks * static_cast<uint32_t>(shape.slices)}, kThreads, 0,
+                  stream, static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+                  static_cast<const T*>(pointers.weight),
+                  static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
+                  shape);
+  }
+}
+
+inline bool aligned(const void* pointer, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+template <class T, int Filter, int Stride, bool Transposed>
+void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                        Stream stream) {
+  if constexpr (sizeof(T) == 2) {
+    const bool gradient = problem.operation == Operation::input_grad;
+    // Pairs of channels are one load; memory that begins at an odd element is rare.
+    if (plan["channels"] == 1 || !aligned(gradient ? pointers.output_grad : pointers.input, 2 * sizeof(T)) ||
+        !aligned(pointers.result, 2 * sizeof(T))) {
+      return launch_tile<T, Filter, Stride, Transposed, 1, kSmall>(plan, problem, pointers, stream);
+    }
+  }
+  constexpr int kChannels = sizeof(T) == 2 ? 2 : 1;
+  switch (plan["tile"]) {
+    case kLarge:
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kLarge>(plan, problem, pointers, stream);
+    case kSmall:
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kSmall>(plan, problem, pointers, stream);
+    default:
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kWide>(plan, problem, pointers, stream);
+  }
+}
+
+template <class T, int Filter>
+void launch_filter(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (problem.stride_h == 1) {
+    launch_channels_of<T, Filter, 1, false>(plan, problem, pointers, stream);
+  } else if (problem.operation == Operation::input_grad) {
+    launch_channels_of<T, Filter, 2, true>(plan, problem, pointers, stream);
+  } else {
+    launch_channels_of<T, Filter, 2, false>(plan, problem, pointers, stream);
+  }
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  switch (problem.filter_height) {
+    case 3:
+      return launch_filter<T, 3>(plan, problem, pointers, stream);
+    case 5:
+      return launch_filter<T, 5>(plan, problem, pointers, stream);
+    default:
+      return launch_filter<T, 7>(plan, problem, pointers, stream);
+  }
+}
+
+}  // namespace convx::depthwise::channels
