@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,9 +78,13 @@ class Build:
     def build(self, outputs: dict[str, Path]) -> None:
         """Makes the binaries named: "_core", "libconvx_cpu", "libconvx_gpu"."""
         makers = {"_core": self._core, "libconvx_cpu": self._cpu, "libconvx_gpu": self._gpu}
-        links = [makers[name](path) for name, path in outputs.items()]
+        links = {path: makers[name](self.folder / "linked" / path.name) for name, path in outputs.items()}
         run_steps(list(self._steps.values()))
-        run_steps(links)
+        run_steps(list(links.values()))
+        for path, step in links.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # not overwritten: a running program may have it mapped
+            shutil.copy(step.output, path)
 
     def _core(self, output: Path) -> Step:
         python = ["-isystem", sysconfig.get_paths()["include"], f"-I{self._write_information()}"]

@@ -7,13 +7,6 @@
 #include "torch/backend.h"
 
 namespace convx {
-
-// Until the CPU kernels are in the tree.
-namespace depthwise {
-__attribute__((weak)) void launch_cpu(const Plan&, const ConvProblem&, const Pointers&, const ThreadPool&,
-                                      CpuIsa);
-}
-
 namespace {
 
 struct Task {
