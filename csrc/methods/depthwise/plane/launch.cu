@@ -1,0 +1,61 @@
+#include "methods/depthwise/family.h"
+#include "methods/depthwise/plane/kernel.cuh"
+#include "platform/launch.h"
+
+namespace convx::depthwise {
+namespace {
+
+template <class T>
+plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {
+  const bool forward = problem.operation == Operation::forward;
+  plane::Arguments<T> a{};
+  a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
+  a.weight = static_cast<const T*>(pointers.weight);
+  a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
+  a.result = static_cast<T*>(pointers.result);
+  const plane::Shares shares = plane::shares_of(problem, static_cast<int>(plan["lanes"]));
+  a.planes = problem.batch * problem.in_channels;
+  a.chunks = shares.chunks;
+  a.channels = static_cast<uint32_t>(problem.in_channels);
+  a.period = static_cast<uint32_t>(shares.period);
+  a.slices = static_cast<uint32_t>(plan["slices"]);
+  a.bulk = reinterpret_cast<uintptr_t>(a.source) % 16 == 0 && reinterpret_cast<uintptr_t>(a.result) % 16 == 0;
+  a.flip = !forward;
+  a.activation = forward ? problem.activation : Activation::none;
+  return a;
+}
+
+template <class T, int Filter, int Side>
+void start(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  const plane::Arguments<T> a = arguments_of<T>(plan, problem, pointers);
+  const int64_t warps = plan["warps"], shares = static_cast<int64_t>(a.period) * a.slices;
+  with_lanes(plan["lanes"], [&](auto width) {
+    constexpr int kLanes = decltype(width)::value;
+    using Shape = plane::Form<T, kLanes, Filter, Side>;
+    Grid grid;
+    grid.x = static_cast<uint32_t>((shares + warps - 1) / warps);
+    launch_kernel(plane::plane_kernel<T, kLanes, Filter, Side>, "depthwise plane", grid,
+                  static_cast<uint32_t>(warps * kLanes),
+                  static_cast<uint32_t>(warps * Shape::kStages * Shape::kChunkBytes), stream, a);
+  });
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (problem.in_width == 7) {
+    if (problem.filter_width == 3) return start<T, 3, 7>(plan, problem, pointers, stream);
+    return start<T, 5, 7>(plan, problem, pointers, stream);
+  }
+  if (problem.filter_width == 3) return start<T, 3, 14>(plan, problem, pointers, stream);
+  return start<T, 5, 14>(plan, problem, pointers, stream);
+}
+
+}  // namespace
+
+void launch_plane(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (problem.dtype == DType::float16) return launch_typed<float16>(plan, problem, pointers, stream);
+  if (problem.dtype == DType::bfloat16) return launch_typed<bfloat16>(plan, problem, pointers, stream);
+  return launch_typed<float>(plan, problem, pointers, stream);
+}
+
+}  // namespace convx::depthwise
