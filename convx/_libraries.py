@@ -10,7 +10,10 @@ from types import ModuleType
 import torch
 
 FOLDER = Path(__file__).parent / "lib"
+SOURCE_TREE = Path(__file__).parent.parent
 BUILD_HINT = "build it with: pip install --no-build-isolation ."
+if (SOURCE_TREE / "csrc").exists():  # an installed convx is hidden by the source tree in the current folder
+    BUILD_HINT = f"build it with: pip install --no-build-isolation -e {SOURCE_TREE}, or leave that folder"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+# benchmarks/ and build_tools/ are not installed. Last, so that the source tree hides no installed convx.
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
