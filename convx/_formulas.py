@@ -49,7 +49,10 @@ def activation_grad(activation: str, grad: Tensor, output: Tensor | None, before
     if activation == "relu6":
         return aten.hardtanh_backward(grad, output, 0, 6)  # type: ignore[no-any-return]
     if activation == "silu":
-        return aten.silu_backward(grad, before)  # type: ignore[no-any-return]
+        if not torch.is_grad_enabled() or before is None:
+            return aten.silu_backward(grad, before)  # type: ignore[no-any-return]
+        gate = before.sigmoid()  # aten.silu_backward has no derivative of its own
+        return grad * gate * (1 + before * (1 - gate))
     if activation == "hardswish":
         return aten.hardswish_backward(grad, before)  # type: ignore[no-any-return]
     if activation == "gelu":

@@ -69,8 +69,9 @@ def _gpu(where: torch.device) -> Any:
     else:
         architecture = properties.major * 10 + properties.minor
         fp32_lanes = 64 if architecture in (70, 75, 80) else 128
-        shared = properties.shared_memory_per_block_optin
         per_multiprocessor = properties.shared_memory_per_multiprocessor
+        # CUDA keeps a KiB of every block's shared memory; older torches don't tell the rest.
+        shared = getattr(properties, "shared_memory_per_block_optin", per_multiprocessor - 1024)
     count = properties.multi_processor_count
     # kHz and bits; two transfers a clock, of which a copy reaches 0.88, and products 0.8 of the rate.
     bandwidth = 0.88 * 2e-6 * properties.memory_clock_rate * properties.memory_bus_width / 8
@@ -82,7 +83,7 @@ def _gpu(where: torch.device) -> Any:
         multiprocessors=count,
         shared_bytes_per_block=shared,
         shared_bytes_per_multiprocessor=per_multiprocessor,
-        registers_per_multiprocessor=properties.regs_per_multiprocessor,
+        registers_per_multiprocessor=getattr(properties, "regs_per_multiprocessor", 65536),
         threads_per_multiprocessor=properties.max_threads_per_multi_processor,
         bandwidth_GBps=bandwidth,
         fp32_TFLOPs=0.8 * 2e-9 * properties.clock_rate * count * fp32_lanes,

@@ -135,7 +135,8 @@ def max_error(result: Tensor, exact: Tensor) -> float:
 
 
 def tolerance(own: Tensor, exact: Tensor) -> float:
-    """Twice torch's own error, and no less than the last place of the largest value, which rounding may take."""
+    """Twice torch's own error, and no less than the last place of the largest value, which rounding may
+    take."""
     if not exact.numel():
         return 0.0
     largest = max(exact.abs().max().item(), torch.finfo(own.dtype).tiny)

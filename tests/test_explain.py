@@ -1,0 +1,142 @@
+"""convx.explain agrees with the planner and with what a call does, and prints."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import convx
+from convx import _planning
+
+
+def tensors(**options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty(2, 8, 14, 14, **options), torch.empty(8, 1, 3, 3, **options)
+
+
+@pytest.mark.parametrize("operation", ["forward", "input_grad", "weight_grad"])
+@pytest.mark.parametrize("where", ["cpu", "h200", "mi300"])
+def test_every_method_has_a_row_and_one_is_chosen(operation: str, where: str) -> None:
+    explanation = convx.explain(*tensors(), padding=1, groups=8, operation=operation, device=where)
+    assert {row.method for row in explanation.rows} == {row["name"] for row in convx.methods()}
+    assert sum(row.chosen for row in explanation.rows) == 1
+    able = [row for row in explanation.rows if row.can_run]
+    assert explanation.chosen.predicted_us == min(row.predicted_us for row in able)
+    assert all(row.can_run or row.reason for row in explanation.rows)
+    assert operation in explanation.problem
+
+
+def test_prints_a_table() -> None:
+    input, weight = torch.empty(1, 8, 6, 6), torch.empty(4, 4, 3, 3)
+    text = str(convx.explain(input, weight, groups=2))
+    lines = text.splitlines()
+    assert lines[0].startswith("forward float32 nchw 1x8x6x6 -> 4x4x4")
+    assert lines[1].startswith("on cpu (")
+    assert lines[2].split() == ["method", "plan", "workspace", "predicted"]
+    assert any("can't run: " in line and line.split()[0] == "depthwise" for line in lines)
+    assert any(line.startswith("->  native") for line in lines)
+    assert lines[-1].startswith("takes native: ")
+
+
+def test_shapes_are_enough() -> None:
+    real = convx.explain(*tensors(), groups=8)
+    assert convx.explain(*tensors(device="meta"), groups=8) == real
+    with FakeTensorMode():
+        assert convx.explain(*tensors(), groups=8) == real
+
+
+def test_layers_and_one_dimension() -> None:
+    input = torch.empty(2, 8, 14, 14)
+    for layers in (torch.nn, convx.nn):
+        layer = layers.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        assert convx.explain(layer, input) == convx.explain(*tensors(), padding=1, groups=8)
+    reflecting = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, padding_mode="reflect")
+    assert "2x8x16x16" in convx.explain(reflecting, input).problem
+    row = torch.nn.Conv1d(8, 8, 3, groups=8)
+    assert "2x8x1x20 -> 8x1x18" in convx.explain(row, torch.empty(2, 8, 20)).problem
+    special = convx.nn.Conv2d(8, 8, 3, groups=8, activation="relu", algorithm="native")
+    explanation = convx.explain(special, input)
+    assert (
+        explanation.chosen.method == "native"
+        and "relu" in explanation.problem
+        and "bias" in explanation.problem
+    )
+
+
+def test_layout_and_dtype() -> None:
+    input, weight = tensors(dtype=torch.bfloat16)
+    input = input.contiguous(memory_format=torch.channels_last)
+    assert "bfloat16 channels_last" in convx.explain(input, weight, groups=8).problem
+
+
+def test_a_named_candidate() -> None:
+    explanation = convx.explain(*tensors(), groups=8)
+    for row in explanation.rows:
+        if row.can_run:
+            chosen = convx.explain(*tensors(), groups=8, algorithm=row.algorithm).chosen
+            assert chosen.algorithm == row.algorithm
+    assert "named" in convx.explain(*tensors(), groups=8, algorithm="native").why
+
+
+def test_errors() -> None:
+    input, weight = tensors()
+    with pytest.raises(
+        ValueError, match="operation must be one of forward, input_grad, weight_grad, got 'sideways'"
+    ):
+        convx.explain(input, weight, operation="sideways")
+    with pytest.raises(ValueError, match="needs 3 input channels, got 8"):
+        convx.explain(input, weight, groups=3)
+    with pytest.raises(ValueError, match="can't run this problem"):
+        convx.explain(input, torch.empty(8, 4, 3, 3), groups=2, algorithm="depthwise")
+    with pytest.raises(ValueError, match=r"dtype torch.int32 is not supported"):
+        convx.explain(input.int(), weight.int(), groups=8)
+    with pytest.raises(TypeError, match="explain takes a Conv1d or a Conv2d, got Linear"):
+        convx.explain(torch.nn.Linear(1, 1), input)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="no plans for device 'xpu'"):
+        convx.explain(input, weight, groups=8, device="xpu")
+
+
+def test_gpu_traits_come_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = SimpleNamespace(
+        name="NVIDIA H200",
+        major=9,
+        minor=0,
+        warp_size=32,
+        multi_processor_count=132,
+        shared_memory_per_block_optin=232448,
+        shared_memory_per_multiprocessor=233472,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=2048,
+        memory_clock_rate=3201000,
+        memory_bus_width=6144,
+        clock_rate=1980000,
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda where: properties)
+    monkeypatch.setattr(torch.version, "hip", None)
+    device, known = _planning.device(torch.device("cuda", 0)), _planning.device("h200")
+    for trait in [
+        "backend",
+        "name",
+        "architecture",
+        "lanes",
+        "multiprocessors",
+        "shared_bytes_per_block",
+        "bandwidth_GBps",
+        "fp32_TFLOPs",
+        "shared_bytes_per_multiprocessor",
+        "registers_per_multiprocessor",
+        "threads_per_multiprocessor",
+    ]:
+        assert getattr(device, trait) == getattr(known, trait), trait
+    properties.name = "NVIDIA Unheard-of"
+    assert _planning.device(torch.device("cuda", 0)).bandwidth_GBps == pytest.approx(4327, rel=0.01)
+
+
+@pytest.mark.gpu
+def test_gpu_traits() -> None:
+    device = _planning.device(torch.device("cuda", 0))
+    assert device.multiprocessors == torch.cuda.get_device_properties(0).multi_processor_count
+    assert device.bandwidth_GBps > 100
