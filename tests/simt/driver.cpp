@@ -178,7 +178,10 @@ int run_line(const std::string& line) {
   if (support.ok) family.append(it.problem, device, plans);
   if (static_cast<int64_t>(plans.size()) > it.max_plans) plans.resize(it.max_plans);
   std::printf("CASE %zu plans, %s: %s\n", plans.size(), family.name, line.c_str());
-  if (!support.ok) std::printf("NONE %s\n", support.reason.c_str());
+  if (plans.empty()) {
+    std::printf("NONE %s\n", support.reason.c_str());
+    return 0;
+  }
   switch (it.problem.dtype) {
     case DType::float32:
       return run<float>(it, device, plans);

@@ -86,9 +86,12 @@ void Fiber::start(void (*entry)(), unsigned colour) {
   context_.uc_link = nullptr;
   makecontext(&context_, entry, 0);
 #endif
-#if defined(SIMT_ADDRESS_SANITIZER)
-  __asan_unpoison_memory_region(stack_, kStackBytes);  // what an abandoned run left
   fake_stack_ = nullptr;
+}
+
+void Fiber::abandon() {
+#if defined(SIMT_ADDRESS_SANITIZER)
+  if (stack_) __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
 }
 

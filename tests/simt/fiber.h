@@ -20,7 +20,8 @@ class Fiber {
   void start(void (*entry)(), unsigned colour);
   void resume();                     // from the scheduler: runs until the fiber calls suspend()
   void suspend(bool final = false);  // from the fiber: back to resume(); final: it will not be resumed
-  static void entered();             // first statement of entry
+  void abandon();         // in the middle of its run: clears what the address sanitizer knows of its frames
+  static void entered();  // first statement of entry
 
   static constexpr size_t kStackBytes = 256 * 1024;
 

@@ -144,14 +144,20 @@ size_t shadow_offset() {
   return offset;
 }
 
+// Of at most 16 bytes. A shadow byte says how many of its 8 bytes may be used, the first ones; 0 is all of
+// them.
+inline bool is_poisoned(uintptr_t address, size_t bytes) {
+  static const size_t offset = shadow_offset();
+  const uintptr_t last = address + bytes - 1;
+  const int8_t usable = *reinterpret_cast<const int8_t*>((last >> 3) + offset);
+  if (usable != 0 && static_cast<int8_t>(last & 7) >= usable) return true;
+  return address >> 3 != last >> 3 && *reinterpret_cast<const int8_t*>((address >> 3) + offset) != 0;
+}
+
 inline void access(void* pointer, size_t bytes, bool is_write) {
   using namespace simt::race;
-  static const size_t offset = shadow_offset();
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
-  // A shadow byte says how much of its 8 bytes may be used; 0 is all of them.
-  const int8_t first = *reinterpret_cast<const int8_t*>((address >> 3) + offset);
-  const int8_t last = *reinterpret_cast<const int8_t*>(((address + bytes - 1) >> 3) + offset);
-  if ((first | last) != 0 && __asan_region_is_poisoned(pointer, bytes)) {
+  if (bytes <= 16 ? is_poisoned(address, bytes) : __asan_region_is_poisoned(pointer, bytes) != nullptr) {
     is_write ? __asan_report_store_n(pointer, bytes) : __asan_report_load_n(pointer, bytes);
   }
   if (!watching) return;

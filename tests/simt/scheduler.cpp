@@ -40,7 +40,7 @@ struct Thread {
   const char* file = "";
   int line = 0;
   unsigned shuffles = 0;  // values of two successive shuffles are kept: a lane may be one ahead
-  alignas(16) unsigned char given[2][16];
+  detail::Carried given[2];
 };
 
 struct Machine {
@@ -137,7 +137,7 @@ void arrange(std::vector<int>& order, int count, Order how, uint64_t& random) {
 }
 
 bool same_call(const Thread& a, const Thread& b) {
-  return a.state == b.state && a.line == b.line && std::strcmp(a.file, b.file) == 0;
+  return a.state == b.state && a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 // Runs the warp that starts at first until all its threads are finished or at a block barrier.
@@ -251,7 +251,9 @@ void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_byt
   }
   race::enable(false);
   m.shared.release();
-  if (!m.error.empty()) throw Error(m.error);
+  if (m.error.empty()) return;
+  for (Thread& thread : m.threads) thread.fiber.abandon();
+  throw Error(m.error);
 }
 
 void watch_result(const void* memory, size_t bytes) {
@@ -282,8 +284,7 @@ void warp_barrier(int lanes, const char* file, int line) {
   wait(State::at_warp_barrier, file, line);
 }
 
-void exchange(int lanes, const void* value, void* result, size_t bytes, int source_lane, const char* file,
-              int line) {
+void exchange(int lanes, Carried& value, int source_lane, const char* file, int line) {
   require_lanes(lanes, file, line);
   if (source_lane < 0 || source_lane >= lanes) {
     stop(format("shuffle from lane %d of %d at %s:%d", source_lane, lanes, base_name(file), line));
@@ -292,9 +293,9 @@ void exchange(int lanes, const void* value, void* result, size_t bytes, int sour
   const int source = m.current - lane() + source_lane;
   Thread& thread = m.threads[m.current];
   const unsigned slot = thread.shuffles++ % 2;
-  std::memcpy(thread.given[slot], value, bytes);
+  thread.given[slot] = value;
   wait(State::at_shuffle, file, line);
-  std::memcpy(result, m.threads[source].given[slot], bytes);
+  value = m.threads[source].given[slot];
 }
 
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line) {

@@ -62,9 +62,12 @@ namespace detail {
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line);
 unsigned char* dynamic_shared(const char* file, int line);
 void warp_barrier(int lanes, const char* file, int line);
-// Waits for the warp, then copies what source_lane gave into result.
-void exchange(int lanes, const void* value, void* result, size_t bytes, int source_lane, const char* file,
-              int line);
+// What a shuffle carries from lane to lane.
+struct alignas(16) Carried {
+  unsigned char bytes[16];
+};
+// Waits for the warp, then replaces value by what source_lane gave.
+void exchange(int lanes, Carried& value, int source_lane, const char* file, int line);
 int lane();
 }  // namespace detail
 
@@ -78,9 +81,11 @@ void warp_barrier(SIMT_SITE) {
 template <int Lanes, class T>
 T shuffle(T value, int source_lane, SIMT_SITE) {
   static_assert(sizeof(T) <= 16 && std::is_trivially_copyable<T>::value, "shuffled values fit 16 bytes");
-  T result;
-  detail::exchange(Lanes, &value, &result, sizeof(T), source_lane, file, line);
-  return result;
+  detail::Carried carried = {};
+  __builtin_memcpy(&carried, &value, sizeof(T));
+  detail::exchange(Lanes, carried, source_lane, file, line);
+  __builtin_memcpy(&value, &carried, sizeof(T));
+  return value;
 }
 
 template <int Lanes, class T>

@@ -1,0 +1,117 @@
+"""Problems for the host executor's drivers: few, and every pair of values of every two properties occurs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+OPERATIONS = ("forward", "input_grad", "weight_grad")
+LAYOUTS = ("nchw", "channels_last")
+
+Values = dict[str, list[Any]]
+Problem = dict[str, Any]
+
+# What the fast families are made for. Widths lie around and beyond what a warp covers at 16 bytes a lane.
+COMMON: Values = {
+    "dtype": ["float32", "bfloat16", "float16", "float64"],
+    "filter": [(3, 3), (5, 5), (7, 7)],
+    "stride": [(1, 1), (2, 2)],
+    "padding": ["same", "none", "ragged"],
+    "size": [(1, 1), (4, 4), (7, 7), (14, 14), (8, 16), (13, 17), (5, 33), (28, 28), (3, 150), (2, 530)],
+    "channels": [1, 3, 8, 33],
+    "batch": [1, 2, 5],
+    "epilogue": ["", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"],
+}
+
+# What convolutions may be beside.
+GENERAL: Values = {
+    "dtype": ["float32", "bfloat16", "float16", "float64"],
+    "filter": [(1, 1), (3, 3), (5, 5), (1, 5), (2, 4), (9, 3)],
+    "stride": [(1, 1), (2, 2), (3, 3), (2, 1), (1, 4)],
+    "dilation": [(1, 1), (2, 2), (1, 3)],
+    "padding": ["same", "none", "ragged"],
+    "size": [(1, 1), (5, 7), (13, 17), (12, 16), (2, 70)],
+    "channels": [1, 3, 8, 33],
+    "multiplier": [1, 2, 3],
+    "batch": [1, 2, 3],
+    "epilogue": ["", "bias", "bias relu6", "gelu"],
+}
+
+
+def padding_of(kind: str, problem: Problem) -> tuple[int, int, int, int]:
+    """Rows above and below, columns left and right."""
+    extent = [(size - 1) * step for size, step in zip(problem["filter"], dilation_of(problem), strict=True)]
+    if kind == "none":
+        return 0, 0, 0, 0
+    if kind == "same":
+        return extent[0] // 2, extent[0] - extent[0] // 2, extent[1] // 2, extent[1] - extent[1] // 2
+    return extent[0], 1, 0, extent[1] + 2
+
+
+def dilation_of(problem: Problem) -> tuple[int, int]:
+    """Rows and columns between the filter's elements."""
+    dilation: tuple[int, int] = problem.get("dilation", (1, 1))
+    return dilation
+
+
+def is_valid(problem: Problem) -> bool:
+    """Whether the filter fits the padded input."""
+    pads = padding_of(problem["padding"], problem)
+    for axis in (0, 1):
+        reach = (problem["filter"][axis] - 1) * dilation_of(problem)[axis] + 1
+        if reach > problem["size"][axis] + pads[2 * axis] + pads[2 * axis + 1]:
+            return False
+    return True
+
+
+def covering(values: Values, seed: int) -> list[Problem]:
+    """Rows that hold every pair of values of two properties that can occur together; always the same."""
+    source = random.Random(seed)
+    names = list(values)
+
+    def pairs_of(problem: Problem) -> set[Any]:
+        return set(itertools.combinations([(name, problem[name]) for name in names], 2))
+
+    wanted = {
+        ((a, x), (b, y)) for a, b in itertools.combinations(names, 2) for x in values[a] for y in values[b]
+    }
+    rows: list[Problem] = []
+    while wanted:
+        (a, x), (b, y) = min(wanted, key=str)
+        best: Problem | None = None
+        gain = 0
+        for _ in range(60):
+            problem = {name: source.choice(values[name]) for name in names} | {a: x, b: y}
+            if is_valid(problem) and len(pairs_of(problem) & wanted) > gain:
+                best, gain = problem, len(pairs_of(problem) & wanted)
+        if best is None:  # such as no padding and a filter larger than the input
+            wanted.discard(((a, x), (b, y)))
+            continue
+        wanted -= pairs_of(best)
+        rows.append(best)
+    return rows
+
+
+def line(problem: Problem, operation: str, layout: str, device: str, order: str) -> str:
+    """The problem as the drivers read it."""
+    items = {
+        "device": device,
+        "operation": operation,
+        "layout": layout,
+        "dtype": problem["dtype"],
+        "batch": problem["batch"],
+        "channels": problem["channels"],
+        "multiplier": problem.get("multiplier", 1),
+        "size": "{},{}".format(*problem["size"]),
+        "filter": "{},{}".format(*problem["filter"]),
+        "stride": "{},{}".format(*problem["stride"]),
+        "dilation": "{},{}".format(*dilation_of(problem)),
+        "padding": "{},{},{},{}".format(*padding_of(problem["padding"], problem)),
+        "orders": order,
+    }
+    if operation == "forward":
+        words = problem["epilogue"].split()
+        items["bias"] = int("bias" in words)
+        items["activation"] = next((word for word in words if word != "bias"), "none")
+    return " ".join(f"{name}={value}" for name, value in items.items())
