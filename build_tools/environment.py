@@ -2,7 +2,8 @@
 
     python3 build_tools/environment.py .venv
 
-Needs Python 3.10 alone. Safe to repeat: what is there already is kept.
+Needs Python 3.10 alone. Safe to repeat: what is there already is kept. Packages come from where pip is
+configured to look. A Python whose own torch has a GPU to run on shares that torch with the environment.
 """
 
 from __future__ import annotations
@@ -12,14 +13,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
-# PyPI's torch for Linux carries CUDA, some gigabytes of it; this index has the build for CPUs alone.
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_FLOOR = (2, 11)
 
 # Prints the version of a torch that can use a GPU, or nothing.
@@ -74,32 +71,6 @@ def gpu_torch() -> str:
     return version if (major, minor) >= TORCH_FLOOR else ""
 
 
-def has_nvidia_gpu() -> bool:
-    found = shutil.which("nvidia-smi")
-    return found is not None and subprocess.run([found, "-L"], capture_output=True).returncode == 0
-
-
-def is_reachable(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url + "/", timeout=10):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def torch_arguments() -> list[str]:
-    """What pip is told so that it takes the torch which suits this machine."""
-    arguments = ["-r", str(REQUIREMENTS / "torch.txt")]
-    if has_nvidia_gpu():
-        say("an NVIDIA GPU is here: torch with CUDA")
-    elif is_reachable(CPU_INDEX):
-        say("no NVIDIA GPU is here: torch for CPUs")
-        arguments += ["--extra-index-url", CPU_INDEX]
-    else:
-        say(f"{CPU_INDEX} is out of reach: torch from pip's usual places, which may be the larger CUDA build")
-    return arguments
-
-
 class Environment:
     """The virtual environment in a folder."""
 
@@ -148,7 +119,7 @@ def main() -> None:
     if present:
         say(f"using this Python's torch {present}, which has a GPU")
     else:
-        environment.install("torch", torch_arguments())
+        environment.install("torch", ["-r", str(REQUIREMENTS / "torch.txt")])
     files = [f"-r{REQUIREMENTS / name}.txt" for name in ("build", "demo", "test")]
     environment.install("build tools and what the demo and the tests need", files)
     if not environment.has("torchvision"):
