@@ -95,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = None
     if options.output or not partial:
         path = (options.output or RESULTS) / device_slug(device) / f"{options.suite}.json"
+    failed = 0
     command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
     results = Results(options.suite, environment(device), command.strip(), {})
     try:
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.suite == "host":
             _run_host(results, device, rounds, options.case, path)
         else:
-            _run_depthwise(results, device, rounds, options, path)
+            failed = _run_depthwise(results, device, rounds, options, path)
     except ValueError as error:
         parser.error(str(error))
     print(report.table(results))
@@ -115,7 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             for picture in draw(path):
                 print(picture)
-    return 0
+    if failed:
+        print(f"convx failed on {failed} problems, see above")
+    return int(failed > 0)
 
 
 def _run_host(
@@ -131,7 +134,8 @@ def _run_host(
 
 def _run_depthwise(
     results: Results, device: torch.device, rounds: int, options: argparse.Namespace, path: Path | None
-) -> None:
+) -> int:
+    """How many problems convx failed to run."""
     on_gpu = device.type == "cuda"
     dtypes = options.dtype or (("float32", "bfloat16") if on_gpu else ("float32",))
     chosen = select_cases(depthwise_cases(), options.case)
@@ -156,6 +160,7 @@ def _run_depthwise(
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
     seen = set(results.records) if options.resume else set()
     previous: Problem | None = None
+    failed = 0
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
         for problem in bar:
             if _key(problem, settings) in seen:
@@ -166,15 +171,18 @@ def _run_depthwise(
             if path and previous and previous.case != problem.case:
                 results.write(path)
             previous = problem
-            for record in depthwise.run_problem(problem, settings, planner, bar.write):
+            records = list(depthwise.run_problem(problem, settings, planner, bar.write))
+            failed += not records
+            for record in records:
                 results.add(record)
                 bar.write(report.line(record))
             if len(work) == 1:
                 bar.write("again: " + problem.arguments("depthwise", options.device))
-            if on_gpu and problem.bytes > 1 << 27:
-                torch.cuda.empty_cache()  # pools of graphs that are gone
+            if on_gpu:
+                torch.cuda.empty_cache()  # the pools of graphs that are gone serve nobody else
     if path:
         results.write(path)
+    return failed
 
 
 def _key(problem: Problem, settings: depthwise.Settings) -> tuple[object, ...]:

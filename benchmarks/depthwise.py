@@ -42,7 +42,7 @@ def run_problem(problem: Problem, settings: Settings, planner: Planner, report: 
         if layout not in pairs:
             pairs[layout] = in_layout(pairs[problem.layout], layout)
     calls = {name: rotated(function, pairs[layout]) for name, (function, layout) in functions.items()}
-    with torch.no_grad():
+    with torch.inference_mode():
         times, failures = measure(calls, sets, settings.device, settings.rounds)
         for name, reason in failures.items():
             what = f"{problem.case.name} {problem.operation} {problem.dtype} {problem.layout}"

@@ -1,13 +1,15 @@
-"""The ways to do one problem: convx's operators, and torch's own convolutions by every road to one."""
+"""The ways to do one problem: convx's functions, and torch's own convolutions by every road to one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
+import convx.functional
 from benchmarks.operands import Pair
 from benchmarks.suites import DTYPES, LAYOUTS, Problem
 
@@ -27,19 +29,20 @@ def other_layout(layout: str) -> str:
 
 
 def convx_function(problem: Problem, algorithm: str) -> Function:
-    """The bare operator, as eager code calls it when nothing needs a gradient."""
-    shape, batch = problem.shape, problem.batch
-    ops = torch.ops.convx
-    step, sides, dilation = [shape.stride] * 2, [shape.padding] * 4, [1, 1]
+    """The public functions, as users call them."""
+    shape, batch, at = problem.shape, problem.batch, convx.functional
+    options: Any = {
+        "stride": shape.stride,
+        "padding": shape.padding,
+        "groups": shape.groups,
+        "algorithm": algorithm,
+    }
     if problem.operation == "forward":
-        return lambda x, w: ops.conv2d(x, w, None, step, sides, dilation, shape.groups, "none", algorithm)
+        return lambda x, w: at.conv2d(x, w, **options)
     if problem.operation == "input_grad":
-        size = list(shape.input_size(batch))
-        return lambda dy, w: ops.conv2d_input_grad(
-            dy, w, size, step, sides, dilation, shape.groups, algorithm
-        )
-    size = list(shape.weight_size)
-    return lambda x, dy: ops.conv2d_weight_grad(x, dy, size, step, sides, dilation, shape.groups, algorithm)
+        size = shape.input_size(batch)
+        return lambda dy, w: at.conv2d_input_grad(dy, w, size, **options)
+    return lambda x, dy: at.conv2d_weight_grad(x, dy, shape.weight_size, **options)
 
 
 def torch_function(problem: Problem, layout: str, device: torch.device) -> Function:

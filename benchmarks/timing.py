@@ -26,8 +26,8 @@ def measure(
     for name, call in calls.items():
         try:
             timers[name], first = prepare(call, sets)
-        except (RuntimeError, NotImplementedError) as error:
-            failures[name] = str(error).splitlines()[0]
+        except Exception as error:  # one that fails must not end the suite
+            failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             continue
         samples[name] = [first]
     turns = list(timers.items())
