@@ -12,16 +12,22 @@ constexpr int kPaddedCount = 2 * kPaddedCount<(Count + 1) / 2>;
 template <>
 inline constexpr int kPaddedCount<1> = 1;
 
-template <int Lanes, int Half, class A>
-CONVX_DEVICE void halve_values(A* kept, int lane) {
-  if constexpr (Half > 0) {
-    const bool upper = (lane & Half) != 0;
+// The step of warp_totals that leaves each lane half of its Count values, padded with zeros.
+template <int Lanes, int Count, class A>
+CONVX_DEVICE A halve_values(const A* values, int lane) {
+  if constexpr (Count == 1) {
+    return values[0];
+  } else {
+    constexpr int kHalf = kPaddedCount<Count> / 2;
+    const bool upper = (lane & kHalf) != 0;
+    A kept[kHalf];
     CONVX_UNROLL
-    for (int i = 0; i < Half; ++i) {
-      const A sent = upper ? kept[i] : kept[i + Half];
-      kept[i] = (upper ? kept[i + Half] : kept[i]) + shuffle_xor<Lanes>(sent, Half);
+    for (int i = 0; i < kHalf; ++i) {
+      // Two named values: a choice between array elements would keep the array in memory.
+      const A low = values[i], high = i + kHalf < Count ? A(values[i + kHalf < Count ? i + kHalf : 0]) : A(0);
+      kept[i] = (upper ? A(high) : A(low)) + shuffle_xor<Lanes>(upper ? A(low) : A(high), kHalf);
     }
-    halve_values<Lanes, Half / 2>(kept, lane);
+    return halve_values<Lanes, kHalf>(kept, lane);
   }
 }
 
@@ -30,15 +36,11 @@ CONVX_DEVICE void halve_values(A* kept, int lane) {
 // Count shuffles instead of Count * log2(Lanes).
 template <int Lanes, int Count, class A>
 CONVX_DEVICE A warp_totals(const A* values, int lane) {
-  constexpr int kPadded = kPaddedCount<Count>;
-  static_assert(kPadded <= Lanes, "one total a lane");
-  A kept[kPadded];
+  static_assert(kPaddedCount<Count> <= Lanes, "one total a lane");
+  A total = halve_values<Lanes, Count>(values, lane);
   CONVX_UNROLL
-  for (int i = 0; i < kPadded; ++i) kept[i] = i < Count ? values[i < Count ? i : 0] : A(0);
-  halve_values<Lanes, kPadded / 2>(kept, lane);
-  CONVX_UNROLL
-  for (int mask = kPadded; mask < Lanes; mask *= 2) kept[0] += shuffle_xor<Lanes>(kept[0], mask);
-  return kept[0];
+  for (int mask = kPaddedCount<Count>; mask < Lanes; mask *= 2) total += shuffle_xor<Lanes>(total, mask);
+  return total;
 }
 
 // result[channel][tap] = sum over slices of partial[slice][channel][tap], or of partial[slice][tap][channel]

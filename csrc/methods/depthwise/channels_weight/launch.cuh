@@ -15,7 +15,7 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
 template <class T, int Filter, int Stride, int Channels, int Columns>
 void launch_channels_weight_tiling(int64_t lanes, uint32_t threads, const ChannelsWeightArguments& arguments,
                                    Stream stream) {
-  constexpr int kBlocks = channels_weight_blocks(Channels, Filter, Columns);
+  constexpr int kBlocks = channels_weight_blocks(Channels, Filter, Stride, Columns);
   const Grid grid{static_cast<uint32_t>(arguments.blocks) * static_cast<uint32_t>(arguments.slices)};
   const uint32_t shared = arguments.shares > 1 ? Channels * Filter * Filter * arguments.across * 4 : 16;
   with_lanes(lanes, [&](auto width) {

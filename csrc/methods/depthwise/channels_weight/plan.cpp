@@ -54,7 +54,8 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
   const int64_t tiles = divide_up(problem.out_width, columns);
   const Across across =
       choose_across(problem.in_channels / channels * (tiles_across ? tiles : 1), device.lanes);
-  const int64_t blocks_of_registers = channels_weight_blocks(channels, problem.filter_height, columns);
+  const int64_t blocks_of_registers =
+      channels_weight_blocks(channels, problem.filter_height, problem.stride_h, columns);
   const int64_t ring = divide_up(problem.filter_height, problem.stride_h);
   const double used_columns = static_cast<double>(problem.out_width) / (tiles * columns);
   const double stream =

@@ -9,15 +9,15 @@
 namespace convx::depthwise {
 
 constexpr int64_t kStripWeightRows = 7;  // output rows of a unit of work
-// Threads of a block at most, so that the sums and rows of a thread fit its share of 65536 registers: 128,
-// 168 or 255.
-constexpr int64_t strip_weight_threads(int64_t filter, int64_t columns, bool aligned) {
+// Threads of a block at most, so that the sums and rows of a thread fit its share of the registers: 128, 168
+// or 255 on NVIDIA, 256 where waves have 64 lanes.
+constexpr int64_t strip_weight_threads(int64_t lanes, int64_t filter, int64_t columns, bool aligned) {
+  if (lanes == 64) return 256;
   if (filter == 7) return aligned ? 384 : 256;
   return !aligned || (filter == 5 && columns == 8) ? 384 : 512;
 }
-
-template <int Filter, int Columns, bool Aligned>
-constexpr int kStripWeightThreads = static_cast<int>(strip_weight_threads(Filter, Columns, Aligned));
+template <int Lanes, int Filter, int Columns, bool Aligned>
+constexpr int kStripWeightThreads = static_cast<int>(strip_weight_threads(Lanes, Filter, Columns, Aligned));
 
 // A lane owns `columns` input columns and columns / stride output columns: a strip. A segment of lanes holds
 // neighbouring strips of one row and ends in a lane that lies right of the image and reads zeros, which

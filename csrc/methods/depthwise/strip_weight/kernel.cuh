@@ -70,7 +70,7 @@ CONVX_DEVICE void exchange_strip_columns(const Packed<Own / kPerWord<T>>& strip,
 // Columns: input columns of a strip. Ahead: input rows whose loads are in flight. Block = (channel, slice of
 // the units), channel fastest, so that neighbouring blocks read neighbouring planes.
 template <class T, int Lanes, int Filter, int Stride, int Columns, bool Aligned, int Ahead>
-CONVX_KERNEL((kStripWeightThreads<Filter, Columns, Aligned>), 1)
+CONVX_KERNEL((kStripWeightThreads<Lanes, Filter, Columns, Aligned>), 1)
 strip_weight_kernel(StripWeightArguments a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   constexpr int kRows = kStripWeightRows, kInputRows = (kRows - 1) * Stride + Filter, kTaps = Filter * Filter;
@@ -147,7 +147,7 @@ strip_weight_kernel(StripWeightArguments a) {
     }
   }
 
-  constexpr int kMostWarps = kStripWeightThreads<Filter, Columns, Aligned> / 32;
+  constexpr int kMostWarps = kStripWeightThreads<Lanes, Filter, Columns, Aligned> / 32;
   CONVX_SHARED(float, warp_sums, [kMostWarps][kTaps]);
   constexpr int kBatch = kTaps < 32 ? kTaps : 32;  // taps summed by one warp_totals
   CONVX_UNROLL

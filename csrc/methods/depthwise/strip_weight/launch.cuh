@@ -78,7 +78,7 @@ void launch_strip_weight_typed(const Plan& plan, const ConvProblem& problem, con
   arguments.groups = FastDivide(static_cast<uint32_t>(geometry.groups));
 
   const uint32_t threads = static_cast<uint32_t>(
-      std::min(plan["threads"], strip_weight_threads(problem.filter_height, columns, aligned)));
+      std::min(plan["threads"], strip_weight_threads(lanes, problem.filter_height, columns, aligned)));
   const auto with_stride = [&](auto filter) {
     if (problem.stride_h == 1) {
       launch_strip_weight_filter<T, filter.value, 1>(columns, aligned, lanes, threads, arguments, stream);

@@ -40,10 +40,11 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
   const double stream = stream_us(problem, device, efficiency(problem, columns, aligned));
   const double slice_us = problem.out_channels * problem.filter_height * problem.filter_width * 8.0 /
                           (device.bandwidth_GBps * 1e3);
-  const int64_t registers = 65536 / strip_weight_threads(problem.filter_height, columns, aligned);
+  const int64_t registers =
+      65536 / strip_weight_threads(device.lanes, problem.filter_height, columns, aligned);
   Plan best;
   for (const int64_t threads :
-       {int64_t{128}, strip_weight_threads(problem.filter_height, columns, aligned)}) {
+       {int64_t{128}, strip_weight_threads(device.lanes, problem.filter_height, columns, aligned)}) {
     const int64_t warps = std::min(threads / device.lanes, chunks);
     const int64_t resident =
         std::max<int64_t>(1, device.multiprocessors) *
