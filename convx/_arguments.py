@@ -21,7 +21,7 @@ ACTIVATIONS = ("none", "relu", "relu6", "silu", "hardswish", "gelu")
 
 def _integer(name: str, value: Any) -> int:
     if value.__class__ is int:
-        return value  # type: ignore[no-any-return]
+        return value
     try:
         return operator.index(value)
     except TypeError:

@@ -7,7 +7,7 @@ where nothing needs a gradient and the dispatcher is told to skip autograd. What
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from convx._formulas import (
 
 _PLAIN = frozenset((Tensor, Parameter, type(None)))
 # Activations with a gradient of their own: their input is not kept when they are fused.
-_UNFUSED = {
+_UNFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": torch.nn.functional.silu,
     "hardswish": torch.nn.functional.hardswish,
     "gelu": torch.nn.functional.gelu,
@@ -83,7 +83,7 @@ class _Conv2d(torch.autograd.Function):
         ctx.sizes = (input.shape, weight.shape, is_channels_last(input))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Gradients:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
         input, weight, output = ctx.saved_tensors
         geometry, activation, algorithm = ctx.arguments
         if output is not None:
@@ -110,10 +110,11 @@ class _InputGrad(torch.autograd.Function):
         ctx.weight_size = weight.shape
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Gradients:  # type: ignore[override]
-        needs = ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        (geometry, algorithm), needs = ctx.arguments, ctx.needs_input_grad
+        output_grad, weight = ctx.saved_tensors
         gradients = input_grad_backward(
-            _CALLS, *ctx.arguments, needs, grad, *ctx.saved_tensors, ctx.weight_size
+            _CALLS, geometry, algorithm, needs, grad, output_grad, weight, ctx.weight_size
         )
         return (*gradients, None, None, None, None, None, None)
 
@@ -135,10 +136,11 @@ class _WeightGrad(torch.autograd.Function):
         ctx.input_size = input.shape
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Gradients:  # type: ignore[override]
-        needs = ctx.needs_input_grad
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        (geometry, algorithm), needs = ctx.arguments, ctx.needs_input_grad
+        input, output_grad = ctx.saved_tensors
         gradients = weight_grad_backward(
-            _CALLS, *ctx.arguments, needs, grad, *ctx.saved_tensors, ctx.input_size
+            _CALLS, geometry, algorithm, needs, grad, input, output_grad, ctx.input_size
         )
         return (*gradients, None, None, None, None, None, None)
 
@@ -213,6 +215,9 @@ def _bare_apply(function: type[torch.autograd.Function]) -> Any:
 _apply_conv2d = _bare_apply(_Conv2d)
 _apply_input_grad = _bare_apply(_InputGrad)
 _apply_weight_grad = _bare_apply(_WeightGrad)
+_transformed_conv2d: Any = _TransformedConv2d.apply
+_transformed_input_grad: Any = _TransformedInputGrad.apply
+_transformed_weight_grad: Any = _TransformedWeightGrad.apply
 
 
 def conv2d(
@@ -234,7 +239,7 @@ def conv2d(
         input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
         bias = None if bias is None else ops.autocast_cast(bias, dtype)
     if _is_transformed():
-        output: Tensor = _TransformedConv2d.apply(
+        output: Tensor = _transformed_conv2d(
             input, weight, bias, stride, padding, dilation, groups, "none", algorithm
         )
         return output if activation == "none" else getattr(torch.nn.functional, activation)(output)
@@ -267,7 +272,7 @@ def conv2d_input_grad(
     if _takes_registered_path(output_grad, weight, None):
         return _input_grad(output_grad, weight, *rest)
     if _is_transformed():
-        return _TransformedInputGrad.apply(output_grad, weight, *rest)  # type: ignore[no-any-return]
+        return _transformed_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
     if is_grad_enabled() and (output_grad.requires_grad or weight.requires_grad):
         return _apply_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
     with BelowAutograd():
@@ -288,7 +293,7 @@ def conv2d_weight_grad(
     if _takes_registered_path(input, output_grad, None):
         return _weight_grad(input, output_grad, *rest)
     if _is_transformed():
-        return _TransformedWeightGrad.apply(input, output_grad, *rest)  # type: ignore[no-any-return]
+        return _transformed_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
     if is_grad_enabled() and (input.requires_grad or output_grad.requires_grad):
         return _apply_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
     with BelowAutograd():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -54,10 +55,9 @@ def load() -> dict[str, Library]:
 def core() -> ModuleType:
     """The planner, convx._core; raises ImportError with the reason where it can't be loaded."""
     try:
-        from convx import _core
+        return importlib.import_module("convx._core")
     except ImportError as error:
         raise ImportError(f"convx._core, the planner, can't be loaded ({error}); {BUILD_HINT}") from error
-    return _core
 
 
 def core_problem() -> str:

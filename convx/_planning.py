@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from convx._arguments import DTYPES, Four, Pair
-from convx._libraries import core
+from convx._libraries import core as core
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
 

@@ -68,7 +68,7 @@ class Conv2d(torch.nn.Conv2d):
         )
 
     def extra_repr(self) -> str:
-        return _described(super().extra_repr(), self)
+        return _described(super().extra_repr(), self)  # type: ignore[no-untyped-call]
 
 
 class Conv1d(torch.nn.Conv1d):
@@ -108,4 +108,4 @@ class Conv1d(torch.nn.Conv1d):
         )
 
     def extra_repr(self) -> str:
-        return _described(super().extra_repr(), self)
+        return _described(super().extra_repr(), self)  # type: ignore[no-untyped-call]

@@ -41,7 +41,7 @@ def _not_loaded(device_type: str) -> Callable[..., Tensor]:
 
 
 def _operator(name: str) -> Callable[..., Tensor]:
-    return getattr(torch.ops.convx, name).default if available else _not_loaded("cpu")  # type: ignore[no-any-return]
+    return getattr(torch.ops.convx, name).default if available else _not_loaded("cpu")
 
 
 conv2d = _operator("conv2d")
@@ -53,7 +53,7 @@ _calls = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
 def _save_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     input, weight, bias, stride, padding, dilation, groups, activation, algorithm = inputs
     ctx.save_for_backward(input, weight, bias, output if activation in ("relu", "relu6") else None)
-    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
     ctx.activation, ctx.algorithm = activation, algorithm
 
 
@@ -82,7 +82,7 @@ def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
 def _save_input_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     output_grad, weight, _, stride, padding, dilation, groups, algorithm = inputs
     ctx.save_for_backward(output_grad, weight)
-    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
     ctx.algorithm = algorithm
 
 
@@ -104,7 +104,7 @@ def _input_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
 def _save_weight_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     input, output_grad, _, stride, padding, dilation, groups, algorithm = inputs
     ctx.save_for_backward(input, output_grad)
-    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)  # type: ignore[arg-type]
+    ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
     ctx.algorithm = algorithm
 
 
