@@ -44,8 +44,9 @@ CONVX_DEVICE A warp_totals(const A* values, int lane) {
 }
 
 // result[channel][tap] = sum over slices of partial[slice][channel][tap], or of partial[slice][tap][channel]
-// where the partials are tap-major. A block owns 32 sums; 8 groups of threads take every eighth slice each.
-constexpr int kSumOutputs = 32, kSumGroups = 8;
+// where the partials are tap-major. A block owns 32 sums; 16 groups of threads take every sixteenth slice
+// each.
+constexpr int kSumOutputs = 32, kSumGroups = 16, kSumAhead = 8;
 
 template <class T>
 CONVX_KERNEL(kSumOutputs* kSumGroups, 1)
@@ -55,17 +56,19 @@ sum_slices_kernel(const Accumulator<T>* partial, T* result, int64_t count, int s
   CONVX_SHARED(A, group_sums, [kSumGroups][kSumOutputs]);
   const int output = threadIdx.x % kSumOutputs, group = threadIdx.x / kSumOutputs;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumOutputs + output;
-  A sum[4] = {A(0), A(0), A(0), A(0)};
+  A sum[kSumAhead] = {};
   if (index < count) {
     const A* source = partial + index;
     int slice = group;
-    for (; slice + 3 * kSumGroups < slices; slice += 4 * kSumGroups) {
+    for (; slice + (kSumAhead - 1) * kSumGroups < slices; slice += kSumAhead * kSumGroups) {
       CONVX_UNROLL
-      for (int i = 0; i < 4; ++i) sum[i] += source[(slice + i * kSumGroups) * count];
+      for (int i = 0; i < kSumAhead; ++i) sum[i] += source[(slice + i * kSumGroups) * count];
     }
     for (; slice < slices; slice += kSumGroups) sum[0] += source[slice * count];
   }
-  group_sums[group][output] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  CONVX_UNROLL
+  for (int i = 1; i < kSumAhead; ++i) sum[0] += sum[i];
+  group_sums[group][output] = sum[0];
   block_barrier();
   if (group == 0 && index < count) {
     A total = A(0);

@@ -22,9 +22,11 @@ struct SliceWork {
   int64_t blocks;     // blocks that one slice takes
   int64_t rounds;     // steps that a block would walk through with one slice
   int64_t resident;   // blocks the device runs at once
+  double most_waves;  // of resident blocks: a block that fills a pipeline first should live long
   double round_us;    // latency of a step
   double stream_us;   // time of the traffic and arithmetic at the kernel's best efficiency
   double partial_us;  // time to write and read one slice's sums
+  int64_t partials;   // copies of the sums that one slice leaves
 };
 
 struct Slices {
@@ -35,16 +37,20 @@ struct Slices {
 inline double sliced_us(const SliceWork& work, int64_t slices) {
   const double waves = static_cast<double>(work.blocks * slices) / work.resident;
   const double rounds = std::ceil(static_cast<double>(work.rounds) / slices);
-  // A half-full device already streams at full speed; the last wave's blocks leave it partly idle.
-  const double streaming = work.stream_us * (1 + 0.2 / std::max(waves, 1.0)) / std::min(1.0, 2 * waves);
+  // A device two thirds full already streams at full speed; blocks of the last of several waves leave it
+  // partly idle.
+  const double tail = work.most_waves > 1 ? 0.2 / std::max(waves, 1.0) : 0.03;
+  const double streaming = work.stream_us * (1 + tail) / std::min(1.0, 1.5 * waves);
   const double walking = rounds * work.round_us * std::ceil(waves);
-  const double summing = slices > 1 ? kSumSlicesUs + work.partial_us * slices : 0;
+  const int64_t partials = slices * work.partials;
+  // The second kernel has 128 loads of an output's sums in flight.
+  const double summing = partials > 1 ? kSumSlicesUs + work.partial_us * slices + 0.6 * (partials / 128) : 0;
   return kLaunchUs + std::max(streaming, walking) + summing;
 }
 
 inline Slices choose_slices(const SliceWork& work) {
   Slices best{1, sliced_us(work, 1)};
-  for (const double waves : {0.25, 0.5, 1.0, 2.0, 4.0, 8.0}) {
+  for (double waves = 0.125; waves <= work.most_waves; waves *= 2) {
     int64_t slices = static_cast<int64_t>(work.resident * waves / work.blocks);
     slices = std::max<int64_t>(1, std::min(slices, work.rounds));
     const double us = sliced_us(work, slices);

@@ -27,15 +27,16 @@ struct Across {
 };
 
 // Threads across a block for `count` channel vectors (times tiles): few idle lanes, whole sectors of memory.
-Across choose_across(int64_t count, int64_t lanes) {
+Across choose_across(int64_t count, int64_t vector_bytes, int64_t lanes) {
   Across best{1, 0};
   for (int64_t across = std::min<int64_t>(count, kChannelsWeightThreads);
        across >= std::min<int64_t>(count, 8); --across) {
     const int64_t threads = kChannelsWeightThreads / across * across;
     double utilisation = static_cast<double>(count) / (divide_up(count, across) * across) * threads /
                          (divide_up(threads, lanes) * lanes);
-    if (across % 8 != 0) utilisation *= 0.97;  // segments that begin inside a sector
-    if (across < 32) utilisation *= 0.97;
+    // Blocks that read less than a cache line of a pixel halved the bandwidth.
+    if (across < count && across * vector_bytes < 96) utilisation *= 0.6;
+    if (across < count && across * vector_bytes % 32 != 0) utilisation *= 0.95;
     if (utilisation > best.utilisation) best = {across, utilisation};
   }
   return best;
@@ -52,8 +53,8 @@ double efficiency(const ConvProblem& problem) {
 void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64_t channels, int64_t columns,
                    bool tiles_across, std::vector<Plan>& plans) {
   const int64_t tiles = divide_up(problem.out_width, columns);
-  const Across across =
-      choose_across(problem.in_channels / channels * (tiles_across ? tiles : 1), device.lanes);
+  const Across across = choose_across(problem.in_channels / channels * (tiles_across ? tiles : 1),
+                                      channels * element_size(problem.dtype), device.lanes);
   const int64_t blocks_of_registers =
       channels_weight_blocks(channels, problem.filter_height, problem.stride_h, columns);
   const int64_t ring = divide_up(problem.filter_height, problem.stride_h);
@@ -82,10 +83,9 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
                                std::max<int64_t>(1, blocks_of_registers * kChannelsWeightThreads / threads);
       const double round_us =
           0.5 * problem.stride_h * (rows + 1) + 0.3;  // one row's loads in flight at a time
-      Slices slices = choose_slices(
-          {geometry.blocks, divide_up(units, shares), resident, round_us, stream * halo, partial_us});
+      Slices slices = choose_slices({geometry.blocks, divide_up(units, shares), resident, 2, round_us,
+                                     stream * halo, partial_us, geometry.across_tiles});
       slices.predicted_us += 0.1 * (shares - 1);  // they add up in turn
-      if (slices.count == 1 && geometry.across_tiles > 1) slices.predicted_us += kSumSlicesUs;
       if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
       best.candidate = "channels_weight";
       best.kernel = kChannelsWeight;

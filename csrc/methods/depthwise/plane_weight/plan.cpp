@@ -43,15 +43,18 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   Plan best;
   for (int64_t warps = 1; warps <= kPlaneWeightThreads / lanes && warps <= problem.batch; warps *= 2) {
     const int64_t shared = plane_weight_shared_bytes(problem, lanes, warps);
-    if (shared > device.shared_bytes_per_block) break;
+    // Two blocks a multiprocessor, so that one fills its stages while the other sums its warps up.
+    if (warps > 1 &&
+        shared > std::max(device.shared_bytes_per_multiprocessor, device.shared_bytes_per_block) / 2 - 1024)
+      break;
     const int64_t per_multiprocessor =
         std::max(device.shared_bytes_per_multiprocessor, device.shared_bytes_per_block);
     const int64_t blocks = std::min(per_multiprocessor / (shared + 1024),
-                                    device.registers_per_multiprocessor / (168 * warps * lanes));
+                                    device.registers_per_multiprocessor / (128 * warps * lanes));
     const int64_t resident = std::max(device.multiprocessors, 1) * std::max<int64_t>(1, blocks);
     const Slices slices =
-        choose_slices({groups, divide_up(problem.batch, warps), resident, 1.2, stream, slice_us});
-    if (!best.tiling.empty() && slices.predicted_us > best.predicted_us) continue;
+        choose_slices({groups, divide_up(problem.batch, warps), resident, 1, 1.2, stream, slice_us, 1});
+    if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
     best.candidate = "plane_weight";
     best.kernel = kPlaneWeight;
     best.tiling = {
