@@ -58,7 +58,10 @@ def processor_name() -> str:
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"cpu {torch.get_num_threads()} cores {torch.backends.cpu.get_cpu_capability().lower()}"
+    threads = torch.get_num_threads()
+    return (
+        f"cpu {threads} core{'s' if threads != 1 else ''} {torch.backends.cpu.get_cpu_capability().lower()}"
+    )
 
 
 def _commit() -> str | None:

@@ -71,7 +71,9 @@ def _missed_choices(records: list[Record]) -> list[str]:
     lines = []
     for record in records:
         chosen = auto.get(tuple(record[name] for name in fields))
-        if record["chosen_by"] == "forced" and chosen and 1.02 * record["convx_us"] < chosen["convx_us"]:
-            gain = chosen["convx_us"] / record["convx_us"]
+        if record["chosen_by"] != "forced" or not chosen or chosen["method"] == record["method"]:
+            continue
+        gain = chosen["convx_us"] / record["convx_us"]
+        if gain > 1.02:
             lines.append(f"{gain:6.2f}x  {record['method']:<24} over {chosen['method']:<24} {line(record)}")
     return sorted(lines, reverse=True)

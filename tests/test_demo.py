@@ -80,6 +80,11 @@ def test_weights_of_a_file(tmp_path: Path) -> None:
         (["--weights", "weights.pt"], "--weights needs one --model"),
         (["--weights", "missing.pt", "--model", "resnet18"], "there is no file missing.pt"),
         (["--device", "cpu", "--layout", "nhwc"], "--layout"),
+        pytest.param(
+            ["--device", "cuda"],
+            "torch sees no GPU",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a GPU here"),
+        ),
     ],
 )
 def test_bad_options_are_named(

@@ -15,6 +15,7 @@ import torch
 from tqdm import tqdm
 
 import convx
+from convx import _libraries
 from convx.demo import networks
 from convx.demo.compare import LAYOUTS, NetworkResult, examine, steps
 from convx.demo.report import page
@@ -44,7 +45,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         parser.error("--weights needs one --model, the network that the file belongs to")
     if options.weights and not options.weights.is_file():
         parser.error(f"--weights: there is no file {options.weights}")
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(options.device or _best_device())
+    if not torch.cuda.is_available() and device.type == "cuda":
+        parser.error(f"--device {options.device}: torch sees no GPU here")
     batch_size = options.batch or (32 if device.type == "cuda" else 1)
     names = options.model or list(networks.NETWORKS)
     begin = time.monotonic()
@@ -76,6 +79,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _write(options.output, results, image, _facts(device, options, seconds))
     print(f"\nReport: {(options.output / 'report.html').resolve()}   ({seconds:.0f} s)")
     return 0 if all(result.agrees for result in results) else 1
+
+
+def _best_device() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    library = _libraries.load()["gpu"]
+    if library.loaded:
+        return "cuda"
+    print(f"There is a GPU, but convx has no kernels for it: {library.reason}\nGoing on with the CPU.")
+    return "cpu"
 
 
 def _print(results: list[NetworkResult]) -> None:
