@@ -10,7 +10,7 @@ using torch::stable::detail::to;
 using Pair = std::array<int64_t, 2>;
 
 void call(const char* name, StableIValue* stack) {
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", stack, TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", stack, TORCH_ABI_VERSION));
 }
 
 StableIValue list(const Pair& values) {
@@ -32,12 +32,6 @@ Tensor pad(const ConvProblem& problem, const Tensor& input) {
   const std::array<int64_t, 4> amounts = {problem.padding_left, problem.padding_right, problem.padding_top,
                                           problem.padding_bottom};
   return torch::stable::pad(input, IntHeaderOnlyArrayRef(amounts.data(), amounts.size()));
-}
-
-Tensor in_layout(const Tensor& tensor, Layout layout) {
-  const TensorView view(tensor);
-  if (view.is_dense(layout) && (layout == Layout::nhwc || view.is_contiguous())) return tensor;
-  return dense(tensor, view, layout);
 }
 
 Tensor activate(Activation activation, Tensor tensor) {
@@ -102,7 +96,7 @@ Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Ten
                            list({0, 0}),
                            from(problem.groups)};
   call("aten::convolution", stack);
-  return in_layout(activate(problem.activation, to<Tensor>(stack[0])), problem.layout);
+  return canonical(activate(problem.activation, to<Tensor>(stack[0])), problem.layout);
 }
 
 Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, const Tensor& weight) {
@@ -118,14 +112,14 @@ Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, 
     gradient = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
     gradient = torch::stable::narrow(gradient, 3, problem.padding_left, problem.in_width);
   }
-  return in_layout(gradient, problem.layout);
+  return canonical(gradient, problem.layout);
 }
 
 Tensor native_weight_grad(const ConvProblem& problem, const Tensor& input, const Tensor& output_grad) {
   const Sizes sizes = {problem.out_channels, problem.in_channels_per_group(), problem.filter_height,
                        problem.filter_width};
   const Tensor weight = allocate(sizes, Layout::nchw, TensorView(input));
-  return in_layout(backward(problem, output_grad, pad(problem, input), weight, 1), Layout::nchw);
+  return canonical(backward(problem, output_grad, pad(problem, input), weight, 1), Layout::nchw);
 }
 
 }  // namespace convx

@@ -19,14 +19,14 @@ Sizes dense_strides(const Sizes& sizes, Layout layout) {
 TensorView::TensorView(const Tensor& tensor) {
   AtenTensorHandle handle = tensor.get();
   int64_t* text = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &dimensions));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &text));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &dimensions));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &text));
   sizes = text;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &text));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &text));
   strides = text;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &device_index));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &device_index));
 }
 
 bool TensorView::is_contiguous() const {
@@ -58,7 +58,7 @@ std::string TensorView::shape() const {
 Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view) {
   const Sizes strides = dense_strides(sizes, layout);
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(4, sizes.data(), strides.data(), view.dtype,
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(4, sizes.data(), strides.data(), view.dtype,
                                                          view.device_type, view.device_index, &handle));
   return Tensor(handle);
 }
@@ -77,6 +77,17 @@ Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout) {
   // A slice may begin anywhere; a clone begins where the allocator does.
   const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
   return address % kArgumentAlignment == 0 ? tensor : torch::stable::clone(tensor);
+}
+
+Tensor canonical(const Tensor& tensor, Layout layout) {
+  const Tensor result = dense(tensor, TensorView(tensor), layout);
+  const TensorView view(result);
+  const Sizes sizes = {view.sizes[0], view.sizes[1], view.sizes[2], view.sizes[3]};
+  const Sizes strides = dense_strides(sizes, layout);
+  if (std::equal(strides.begin(), strides.end(), view.strides)) return result;
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_as_strided(result.get(), sizes.data(), strides.data(), &handle));
+  return Tensor(handle);
 }
 
 std::string dtype_name(int32_t dtype) {

@@ -41,6 +41,8 @@ Layout layout_of(const TensorView& view);
 
 // The tensor itself where it is dense in the layout and aligned for vector loads, else a copy that is.
 Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout);
+// As allocate would have made it: dense in the layout, with its strides in dimensions of size 1 too.
+Tensor canonical(const Tensor& tensor, Layout layout);
 
 std::string dtype_name(int32_t dtype);                               // "float32"
 std::string device_name(int32_t device_type, int32_t device_index);  // "cpu", "cuda:0"
