@@ -1,13 +1,16 @@
 """References in float64 and the rule of agreement: an error of at most twice torch's own on the same problem.
 
-The reference is torch's own convolution in float64 on the CPU, which the tests of this file's own sum check.
+The reference is torch's own convolution in float64 on the CPU, and the definition in extended precision for
+float64 itself; test_depthwise holds the one against the other.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -125,8 +128,52 @@ def to_float64(tensors: Tensors) -> Tensors:
     )
 
 
+def _taps(case: Case) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+    """Every tap (row, column) of the filter, and where the padded input meets it."""
+    rows, columns = case.out_size
+    for row, column in np.ndindex(*case.filter):
+        top, left = row * case.dilation[0], column * case.dilation[1]
+        down = slice(top, top + (rows - 1) * case.stride[0] + 1, case.stride[0])
+        across = slice(left, left + (columns - 1) * case.stride[1] + 1, case.stride[1])
+        yield row, column, (slice(None), slice(None), down, across)
+
+
+def depthwise_reference(operation: str, case: Case, tensors: Tensors) -> Tensor:
+    """The definition of a depthwise convolution, in extended precision, rounded to float64 at the end."""
+    input, weight, grad = (
+        t.detach().cpu().double().numpy().astype(np.longdouble)
+        for t in (tensors.input, tensors.weight, tensors.output_grad)
+    )
+    top, bottom, left, right = case.padding
+    padded = np.pad(input, ((0, 0), (0, 0), (top, bottom), (left, right))).repeat(case.multiplier, axis=1)
+    if operation == "forward":
+        output = np.zeros(grad.shape, np.longdouble)
+        for row, column, where in _taps(case):
+            output += padded[where] * weight[:, 0, row, column, None, None]
+        if tensors.bias is not None:
+            output += tensors.bias.detach().cpu().double().numpy()[:, None, None]
+        result = torch.from_numpy(output.astype(np.float64))
+        return result if case.activation == "none" else getattr(F, case.activation)(result)  # type: ignore[no-any-return]
+    if operation == "weight_grad":
+        gradient = np.zeros(weight.shape, np.longdouble)
+        for row, column, where in _taps(case):
+            gradient[:, 0, row, column] = (padded[where] * grad).sum((0, 2, 3))
+        return torch.from_numpy(gradient.astype(np.float64))
+    spread = np.zeros(padded.shape, np.longdouble)
+    for row, column, where in _taps(case):
+        spread[where] += grad * weight[:, 0, row, column, None, None]
+    spread = spread.reshape(case.batch, case.channels, case.multiplier, *spread.shape[2:]).sum(2)
+    inside = spread[:, :, top : top + case.height, left : left + case.width]
+    return torch.from_numpy(inside.astype(np.float64))
+
+
 def reference(operation: str, case: Case, tensors: Tensors) -> Tensor:
-    """The answer in float64, from the very values that the tensors hold."""
+    """The answer in float64, from the very values that the tensors hold.
+
+    By torch; for float64 itself by the definition, since torch would be its own reference there.
+    """
+    if tensors.input.dtype == torch.float64 and not case.groups:
+        return depthwise_reference(operation, case, tensors)
     return torch_result(operation, case, to_float64(tensors))
 
 

@@ -20,6 +20,7 @@ from reference import (
     Case,
     Tensors,
     assert_agrees,
+    depthwise_reference,
     make,
     reference,
     torch_result,
@@ -56,7 +57,7 @@ SHAPES = [
             ((1, 5), (0, 0, 2, 2)),
             ((7, 3), (3, 3, 1, 1)),
             ((4, 11), (1, 2, 5, 5)),
-            ((15, 18), (0, 0, 0, 0)),
+            ((15, 18), (4, 4, 3, 3)),
         )
     ),
     Case(height=14, width=17, filter=(5, 5), padding=(2, 2, 2, 2), stride=(2, 2)),
@@ -210,6 +211,14 @@ def test_bit_for_bit_repeatable(operation: str, device: str) -> None:
                 continue  # torch's own need not be
             runs = [operation_result(operation, case, tensors, algorithm) for _ in range(3)]
             assert all(torch.equal(run, runs[0]) for run in runs[1:]), algorithm
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_references_agree(operation: str) -> None:
+    for case in (*SHAPES, Case(bias=True, activation="silu")):
+        tensors = make(case, torch.float64)
+        expected = torch_result(operation, case, tensors)
+        torch.testing.assert_close(depthwise_reference(operation, case, tensors), expected)
 
 
 def test_the_rule_can_fail() -> None:
