@@ -155,6 +155,33 @@ def test_candidates_are_timed_as_forced_records(tmp_path: Path) -> None:
     assert ("forced", "depthwise") in chosen
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("warm", [(), ("--warm",)])
+def test_a_run_on_a_gpu(tmp_path: Path, warm: tuple[str, ...]) -> None:
+    arguments = ["--case", "D24", "--batch", "1", "--quick", "--all-candidates", "--device", "cuda", *warm]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/depthwise.json")
+    records = list(load(path).records.values())
+    chosen = [record for record in records if record["chosen_by"] == "auto"]
+    assert len(chosen) == len(OPERATIONS) * len(LAYOUTS) * 2
+    for record in records:
+        assert record["error_ratio"] <= 2 and record["convx_us"] > 0.5 and record["warm"] == bool(warm)
+        cudnn = {"cudnn"} if record["operation"] != "weight_grad" else set()
+        assert set(record["peers_us"]) >= {"torch", "native"} | cudnn
+
+
+@pytest.mark.gpu
+def test_host_suite_on_a_gpu(tmp_path: Path) -> None:
+    assert main(["--suite", "host", "--quick", "--device", "cuda", "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/host.json")
+    records = list(load(path).records.values())
+    assert [set(record["peers_us"]) for record in records] == [
+        {"torch", "operator", "graph_replay"},
+        {"torch", "operator", "graph_replay"},
+        {"torch", "operator"},
+    ]
+
+
 def test_host_suite(tmp_path: Path) -> None:
     data = run(tmp_path, "--suite", "host")
     assert [record["case"] for record in data["records"]] == ["inference_mode", "no_grad", "grad"]

@@ -66,6 +66,14 @@ def test_pictures_are_written_too(report: Path) -> None:
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.gpu
+def test_main_job_on_a_gpu(tmp_path: Path) -> None:
+    torchvision_network("mobilenet_v2")
+    arguments = ["--quick", "--device", "cuda", "--batch", "4", "--output", str(tmp_path)]
+    assert convx.demo.main(arguments) == 0
+    assert torch.cuda.get_device_name() in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_weights_of_a_file(tmp_path: Path) -> None:
     model = torchvision_network("squeezenet1_1")
     torch.save(model.state_dict(), tmp_path / "weights.pt")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 Call = Callable[[], object]
+_FEWEST_ROUNDS = 3
 
 
 def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 1000) -> list[float]:
@@ -18,7 +19,10 @@ def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: 
     timers = [prepare(call, round_us) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
     turns = list(zip(timers, times, strict=True))
-    for _ in range(rounds):
+    until = time.monotonic() + rounds * len(calls) * 3 * round_us / 1e6  # a slow machine takes fewer rounds
+    for done in range(rounds):
+        if done >= _FEWEST_ROUNDS and time.monotonic() > until:
+            break
         for timer, samples in turns:
             samples.append(timer())
         turns.reverse()  # who comes first is who has just been given the processor
