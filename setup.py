@@ -29,7 +29,8 @@ class BuildLibraries(build_ext):
         return str(super().get_ext_filename(fullname))
 
     def build_extensions(self) -> None:
-        build = Build(torch, cuda, hip, Path(self.build_temp) / "convx")
+        # One folder for every way of building, so that only what changed is compiled again.
+        build = Build(torch, cuda, hip, Path("build") / "objects")
         outputs = {
             each.name.rsplit(".", 1)[-1]: Path(self.get_ext_fullpath(each.name)) for each in self.extensions
         }

@@ -16,7 +16,7 @@ struct Task {
 
 void run_in_pool(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
   Task task = {body, context};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(
+  TORCH_ERROR_CODE_CHECK(torch_parallel_for(
       0, count, grain,
       [](int64_t begin, int64_t end, void* data) {
         const Task& task = *static_cast<const Task*>(data);

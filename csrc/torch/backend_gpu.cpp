@@ -20,7 +20,7 @@ const Launcher kLaunchers[] = {{&depthwise::method, depthwise::launch_gpu}};
 
 Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return stream;
 }
 
@@ -48,10 +48,10 @@ void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointe
 
 DeviceScope::DeviceScope(int32_t device_index) {
   int32_t current = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
   if (current == device_index) return;
   DeviceGuardHandle guard = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_device_guard(device_index, &guard));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_create_device_guard(device_index, &guard));
   guard_ = guard;
 }
 

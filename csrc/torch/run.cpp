@@ -55,7 +55,7 @@ void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const 
   if (plan.workspace_bytes > 0) {
     const int64_t stride = 1;
     AtenTensorHandle handle = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &plan.workspace_bytes, &stride,
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &plan.workspace_bytes, &stride,
                                                            aoti_torch_dtype_uint8(), input.device_type,
                                                            input.device_index, &handle));
     workspace.emplace(handle);

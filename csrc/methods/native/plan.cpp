@@ -10,16 +10,18 @@ struct Cost {
   double multiple, call_us;
 };
 
-// Depthwise layers on CPU, geomeans over MobileNet-like layers (two AVX-512 cores, torch 2.13).
+// Depthwise layers on CPU, geomeans over MobileNet-like layers (two AVX-512 cores, torch 2.13). float64 and
+// float16 run im2col and a product per group there, tens of times slower.
 Cost depthwise_cpu(const ConvProblem& problem) {
   const bool channels_last = problem.layout == Layout::nhwc;
+  const double slow = problem.dtype == DType::float64 || problem.dtype == DType::float16 ? 20 : 1;
   switch (problem.operation) {
     case Operation::forward:
-      return channels_last ? Cost{1.8, 30} : Cost{4.3, 50};
+      return channels_last ? Cost{1.8 * slow, 30} : Cost{4.3 * slow, 50};
     case Operation::input_grad:
-      return channels_last ? Cost{5.0, 50} : Cost{6.0, 55};
+      return channels_last ? Cost{5.0 * slow, 50} : Cost{6.0 * slow, 55};
     case Operation::weight_grad:
-      return channels_last ? Cost{10.0, 50} : Cost{12.5, 50};
+      return channels_last ? Cost{10.0 * slow, 50} : Cost{12.5 * slow, 50};
   }
   return {4.3, 50};
 }
@@ -39,12 +41,16 @@ Cost depthwise_gpu(const ConvProblem& problem) {
                                                        : kFloat[operation];
   const double taps = static_cast<double>(problem.filter_height * problem.filter_width);
   const double multiple = pair.filter_3x3 + (pair.filter_5x5 - pair.filter_3x3) * (taps - 9) / 16;
-  return {std::max(multiple, 1.5), 2.5};
+  // float64 has no kernel of its own for channels_last: it is as slow as the plain layout, and converted.
+  const double slow = problem.dtype == DType::float64 ? 3 : 1;
+  return {std::max(multiple, 1.5) * slow, 2.5};
 }
 
 double predict_us(const ConvProblem& problem, const DeviceTraits& device) {
   const bool cpu = device.backend == Backend::cpu;
-  const double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
+  double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
+  // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
+  if (cpu && element_size(problem.dtype) == 2) bytes_us *= 2;
   const double flops_us = problem.flops() / (device.fp32_TFLOPs * 1e6);
   Cost cost = cpu ? Cost{1.5, 20} : Cost{1.5, 2.5};
   if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
