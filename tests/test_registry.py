@@ -114,7 +114,7 @@ def test_depthwise_runs_everywhere(device: _core.Device, operation: str, layout:
 @pytest.mark.parametrize("layout", ["nchw", "channels_last"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_auto_takes_depthwise_on_an_h200(operation: str, layout: str, dtype: str) -> None:
-    problem = depthwise(operation=operation, layout=layout, dtype=dtype)
+    problem = depthwise(batch=128, operation=operation, layout=layout, dtype=dtype)
     assert _core.select(problem, _core.Device.known_device("h200")).plan.method == "depthwise"
 
 
