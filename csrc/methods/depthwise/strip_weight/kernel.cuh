@@ -147,6 +147,9 @@ strip_weight_kernel(StripWeightArguments a) {
     }
   }
 
+  // Lanes beside the strips met zeros alone, unless the input holds infinities.
+  CONVX_UNROLL
+  for (int tap = 0; tap < kTaps; ++tap) sum[tap] = owns ? float(sum[tap]) : 0.0f;
   constexpr int kMostWarps = kStripWeightThreads<Lanes, Filter, Columns, Aligned> / 32;
   CONVX_SHARED(float, warp_sums, [kMostWarps][kTaps]);
   constexpr int kBatch = kTaps < 32 ? kTaps : 32;  // taps summed by one warp_totals
