@@ -73,7 +73,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         for name, model in models.items():
             title = networks.NETWORKS.get(name, name)
             rounds = 3 if options.quick else 15
-            results.append(examine(title, model, batch, options.layout, rounds, progress))
+            result = examine(title, model, batch, options.layout, rounds, progress)
+            if options.weights is None:
+                result.top_classes.clear()  # random weights have no opinion
+            results.append(result)
     _print(results)
     seconds = time.monotonic() - begin
     _write(options.output, results, image, _facts(device, options, seconds))

@@ -62,7 +62,7 @@ def layer_times(result: NetworkResult) -> bytes:
     """Every convolution in order of execution: its time native and converted."""
     layers = result.layers
     with plt.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(max(7.0, 0.21 * len(layers) + 2), 3.8))
+        figure, axis = plt.subplots(figsize=(max(10.0, 0.21 * len(layers) + 2), 3.8))
         for place, layer in enumerate(layers):
             if layer.converted:
                 axis.bar(place - 0.21, layer.native_us, 0.42, color=NATIVE)
@@ -83,7 +83,7 @@ def layer_times(result: NetworkResult) -> bytes:
             frameon=False,
             ncol=3,
             loc="lower right",
-            bbox_to_anchor=(1, 1),
+            bbox_to_anchor=(1, 1.07),
         )
         return png(figure)
 

@@ -78,13 +78,13 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
         body += f'<tr class="{"" if layer.converted else "left"}">'
         body += "".join(f"<td>{text}</td>" for text in texts) + _numbers(times) + "</tr>"
     names = class_names()
-    seen = ", ".join(f"{names[index]} {probability:.0%}" for index, probability in result.top_classes)
+    likely = ", ".join(f"{names[index]} {probability:.0%}" for index, probability in result.top_classes)
     return (
         f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>{note}"
         f"{_image(layers, 'time of every convolution')}"
         f"{_image(speedups, 'speed-up of converted layers') if speedups else ''}"
         f"<div class='scroll'><table><tr>{header}</tr>{body}</table></div>"
-        f"<p>Likeliest classes of the photo (without meaning where the weights are random): {seen}.</p>"
+        f"{f'<p>Likeliest classes of the photo: {likely}.</p>' if likely else ''}"
         "</section>"
     )
 
