@@ -132,7 +132,8 @@ def check(
     own, exact = torch_result(operation, case, tensors), reference(operation, case, tensors)
     for algorithm in algorithms(operation, case, tensors):
         result = operation_result(operation, case, tensors, algorithm)
-        assert_agrees(result, own, exact, f"{algorithm} {operation} {case} {dtype}")
+        what = f"{algorithm} {operation} {case} {dtype}"
+        assert_agrees(result, own, exact, what, case.terms(operation))
         assert result.device == tensors.input.device
         if operation != "weight_grad":
             first = tensors.output_grad if operation == "input_grad" else tensors.input
