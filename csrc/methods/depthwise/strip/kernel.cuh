@@ -17,7 +17,7 @@ struct Arguments {
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_result_row, column_shift;
   int first_strip, step, lead, groups_per_warp;
-  int load_width, store_width;  // elements of one access, of the ragged variant
+  int load_width, store_width;  // elements of one access, of the ragged variants
   FastDivide group_lanes, segments, row_tiles, result_channels, multiplier;
   uint32_t units;
   bool flip;
@@ -133,6 +133,7 @@ template <class T, int Filter, Mapping M, Variant V>
 struct Form {
   static constexpr Tile kTile = tile_of(static_cast<int>(sizeof(T)), Filter, M, V);
   static constexpr int kThreads = kTile.threads, kMinBlocks = kTile.min_blocks;
+  static constexpr bool kAligned = is_aligned(V);
   using Index = Taps<M, Filter, kTile.columns, kTile.rows>;
 };
 
@@ -140,9 +141,10 @@ template <int Lanes, class T, int Filter, Mapping M, Variant V>
 CONVX_KERNEL((Form<T, Filter, M, V>::kThreads), (Form<T, Filter, M, V>::kMinBlocks))
 strip_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
-  using Index = typename Form<T, Filter, M, V>::Index;
-  constexpr int kColumns = Form<T, Filter, M, V>::kTile.columns, kRows = Form<T, Filter, M, V>::kTile.rows;
-  constexpr int kAhead = Form<T, Filter, M, V>::kTile.ahead, kThreads = Form<T, Filter, M, V>::kThreads;
+  using Shape = Form<T, Filter, M, V>;
+  using Index = typename Shape::Index;
+  constexpr int kColumns = Shape::kTile.columns, kRows = Shape::kTile.rows;
+  constexpr int kAhead = Shape::kTile.ahead, kThreads = Shape::kThreads;
   constexpr int kLeft = Index::kLeft, kRight = Index::kRight, kHalo = kLeft + kRight;
   constexpr int kSourceRows = Index::kSourceRows, kResults = Index::kResults;
 
@@ -173,7 +175,7 @@ strip_kernel(Arguments<T> a) {
     const bool inside = row >= 0 && row < a.source_height;
     const T* from = source + (row * a.source_width + column);
     rows[i].vector = Vector<T, kColumns>{};
-    if constexpr (V == Variant::ragged) {
+    if constexpr (!Shape::kAligned) {
       if (inside) load_ragged<kColumns>(rows[i].vector, from, columns_left, a.load_width);
     } else {
       if (inside && columns_left > 0) rows[i].vector = load<T, kColumns>(from);
@@ -247,7 +249,7 @@ strip_kernel(Arguments<T> a) {
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);
       T* to = result + (row * a.result_width + result_column);
-      if constexpr (V == Variant::ragged) {
+      if constexpr (!Shape::kAligned) {
         store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
       } else {
         if (result_column < a.result_width) store<T, kResults>(to, finished);

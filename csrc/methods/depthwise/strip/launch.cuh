@@ -61,27 +61,35 @@ void start(const Call<T>& call) {
   });
 }
 
+template <class T, int Filter, Mapping M>
+void start_mapping(const Call<T>& call, Variant variant) {
+  switch (variant) {
+    case Variant::tall:
+      return start<T, Filter, M, Variant::tall>(call);
+    case Variant::flat:
+      return start<T, Filter, M, Variant::flat>(call);
+    case Variant::ragged_tall:
+      return start<T, Filter, M, Variant::ragged_tall>(call);
+    case Variant::ragged_flat:
+      return start<T, Filter, M, Variant::ragged_flat>(call);
+    case Variant::rows_only:
+    case Variant::columns_only:
+      if constexpr (has_halves(Filter, M) && !std::is_same_v<T, float16>) {
+        if (variant == Variant::rows_only) return start<T, Filter, M, Variant::rows_only>(call);
+        return start<T, Filter, M, Variant::columns_only>(call);
+      }
+  }
+}
+
 template <class T, int Filter>
 void start_filter(const Call<T>& call, Variant variant) {
-  const bool whole = variant != Variant::ragged;
   switch (call.view.mapping) {
     case Mapping::correlate1:
-      if (variant == Variant::tall) return start<T, Filter, Mapping::correlate1, Variant::tall>(call);
-      if (variant == Variant::flat) return start<T, Filter, Mapping::correlate1, Variant::flat>(call);
-      if constexpr (has_halves(Filter, Mapping::correlate1) && !std::is_same_v<T, float16>) {
-        if (variant == Variant::rows_only)
-          return start<T, Filter, Mapping::correlate1, Variant::rows_only>(call);
-        if (variant == Variant::columns_only) {
-          return start<T, Filter, Mapping::correlate1, Variant::columns_only>(call);
-        }
-      }
-      return start<T, Filter, Mapping::correlate1, Variant::ragged>(call);
+      return start_mapping<T, Filter, Mapping::correlate1>(call, variant);
     case Mapping::correlate2:
-      if (whole) return start<T, Filter, Mapping::correlate2, Variant::tall>(call);
-      return start<T, Filter, Mapping::correlate2, Variant::ragged>(call);
+      return start_mapping<T, Filter, Mapping::correlate2>(call, variant);
     case Mapping::transpose2:
-      if (whole) return start<T, Filter, Mapping::transpose2, Variant::tall>(call);
-      return start<T, Filter, Mapping::transpose2, Variant::ragged>(call);
+      return start_mapping<T, Filter, Mapping::transpose2>(call, variant);
   }
 }
 
@@ -113,7 +121,7 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   // A tensor may start anywhere, which only shows here.
   const Tile tile = tile_of(sizeof(T), filter, call.view.mapping, variant);
   if (is_aligned(variant) && !pointers_aligned(call.source, call.result, tile, call.view.mapping)) {
-    variant = Variant::ragged;
+    variant = ragged_of(variant);
   }
   switch (filter) {
     case 3:

@@ -48,7 +48,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   }
   const View view = strip::view_of(problem);
   const int bytes = static_cast<int>(element_size(problem.dtype));
-  for (const Variant variant : {Variant::ragged, Variant::columns_only}) {
+  for (const Variant variant : {Variant::ragged_flat, Variant::columns_only}) {
     const Tile tile = strip::tile_of(bytes, static_cast<int>(filter), view.mapping, variant);
     if (strip::geometry_of(view, filter, tile, device.lanes).units >= kLimit) {
       return Support::no("needs fewer than 2^30 pieces of rows");
@@ -71,10 +71,10 @@ double efficiency(const ConvProblem& problem, const View& view, Variant variant)
   if (view.mapping != Mapping::correlate1) value = std::min(value, 0.8);
   if (view.source_width < 48) value *= 0.96;
   if (view.source_width < 24) value *= 0.85;
-  if (variant == Variant::flat) value *= 0.85;
+  if (variant == Variant::flat || variant == Variant::ragged_flat) value *= 0.85;
   if (variant == Variant::rows_only) value *= 0.84;
   if (variant == Variant::columns_only) value *= 0.7;
-  if (variant == Variant::ragged)
+  if (!strip::is_aligned(variant))
     value *= view.source_width % 4 == 0 ? 0.85 : view.source_width % 2 == 0 ? 0.7 : 0.5;
   return value;
 }
@@ -119,10 +119,9 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
   const View view = strip::view_of(problem);
-  append_variant(problem, device, view, Variant::tall, plans);
-  append_variant(problem, device, view, Variant::ragged, plans);
-  if (view.mapping != Mapping::correlate1) return;
-  append_variant(problem, device, view, Variant::flat, plans);
+  for (const Variant variant : {Variant::tall, Variant::flat, Variant::ragged_tall, Variant::ragged_flat}) {
+    append_variant(problem, device, view, variant, plans);
+  }
   if (!strip::has_halves(static_cast<int>(problem.filter_height), view.mapping) ||
       problem.dtype == DType::float16) {
     return;
