@@ -56,8 +56,8 @@ void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const 
     const int64_t stride = 1;
     AtenTensorHandle handle = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &plan.workspace_bytes, &stride,
-                                                           aoti_torch_dtype_uint8(), input.device_type,
-                                                           input.device_index, &handle));
+                                                    aoti_torch_dtype_uint8(), input.device_type,
+                                                    input.device_index, &handle));
     workspace.emplace(handle);
     pointers.workspace = workspace->mutable_data_ptr();
   }

@@ -59,7 +59,7 @@ Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view) {
   const Sizes strides = dense_strides(sizes, layout);
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(4, sizes.data(), strides.data(), view.dtype,
-                                                         view.device_type, view.device_index, &handle));
+                                                  view.device_type, view.device_index, &handle));
   return Tensor(handle);
 }
 
