@@ -7,6 +7,8 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
+constexpr int64_t kPrefetchBytes = 1 << 20;
+
 // One axis of a tile: target positions it holds, source positions they need, and which tap joins two of them.
 template <int Filter, int Stride, bool Transposed, int Tile>
 struct TileAxis {
@@ -62,6 +64,7 @@ struct ChannelTile {
   const Accumulator<T>* weight;           // [block][tap][lane]
   int64_t source_row, target_row, pixel;  // distances in elements; pixel is the number of channels
   int64_t block_begin, block_end;
+  int64_t ahead;  // distance of the rows to prefetch, 0 for none
   TileSpan rows, columns;
   Activation activation;
 };
@@ -82,6 +85,17 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
     for (int h = 0; h < TileH; ++h) {
       CONVX_UNROLLED
       for (int w = 0; w < TileW; ++w) sum[h][w] = start;
+    }
+    if (tile.ahead != 0) {
+      constexpr int kNewRows = Transposed ? TileH / Stride : TileH * Stride;
+      constexpr int kNewColumns = Transposed ? TileW / Stride : TileW * Stride;
+      CONVX_UNROLLED
+      for (int i = 0; i < kNewRows; ++i) {
+        CONVX_UNROLLED
+        for (int j = 0; j < kNewColumns; ++j) {
+          __builtin_prefetch(tile.source + channel + tile.ahead + i * tile.source_row + j * tile.pixel, 0, 2);
+        }
+      }
     }
     CONVX_UNROLLED
     for (int i = 0; i < AxisH::kSources; ++i) {
@@ -146,11 +160,21 @@ struct ChannelRows {
 
   const Job& job;
   int64_t blocks = ceil_divide(job.channels, L);
-  int64_t chunks = ceil_divide(blocks * L * static_cast<int64_t>(sizeof(T)), 512);
+  // A chunk's filters stay in a first-level cache; no smaller, so that memory is read in long runs.
+  int64_t chunks = ceil_divide(blocks * Filter * Filter * L * static_cast<int64_t>(sizeof(A)), 20480);
   int64_t row_tiles = tile_count<kTileH, Transposed>(job.pad_top, job.target_height);
   int64_t column_tiles = tile_count<kTileW, Transposed>(job.pad_left, job.target_width);
 
   int64_t tasks() const { return chunks * job.batch * row_tiles; }
+
+  static void dispatch(const ChannelTile<T>& tile) {
+    constexpr uint32_t kAll = (uint32_t(1) << AxisW::kSources) - 1;
+    if (tile.columns.valid == kAll && tile.columns.begin == 0 && tile.columns.end == kTileW) {
+      run_tile<T, Filter, Stride, Transposed, kTileH, kTileW, true>(tile);
+    } else {
+      run_tile<T, Filter, Stride, Transposed, kTileH, kTileW, false>(tile);
+    }
+  }
 
   void run(int64_t begin, int64_t end) const {
     constexpr int64_t kTaps = Filter * Filter;
@@ -165,6 +189,10 @@ struct ChannelRows {
     tile.source_row = job.source_width * job.channels;
     tile.target_row = job.target_width * job.channels;
     tile.activation = job.activation;
+    // The next row of tiles' new source rows, where the tensor does not stay in a second-level cache anyway.
+    const bool large =
+        job.batch * job.source_height * tile.source_row * static_cast<int64_t>(sizeof(T)) > kPrefetchBytes;
+    tile.ahead = large ? AxisH::kSources * tile.source_row : 0;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t chunk = task / per_chunk;
       const int64_t image = task % per_chunk / row_tiles;
@@ -184,14 +212,7 @@ struct ChannelRows {
                                                                     job.target_width);
         tile.source = source + tile.rows.source * tile.source_row + tile.columns.source * tile.pixel;
         tile.target = target + tile.rows.target * tile.target_row + tile.columns.target * tile.pixel;
-        constexpr uint32_t kAll = (uint32_t(1) << AxisW::kSources) - 1;
-        const bool inside =
-            tile.columns.valid == kAll && tile.columns.begin == 0 && tile.columns.end == kTileW;
-        if (inside) {
-          run_tile<T, Filter, Stride, Transposed, kTileH, kTileW, true>(tile);
-        } else {
-          run_tile<T, Filter, Stride, Transposed, kTileH, kTileW, false>(tile);
-        }
+        dispatch(tile);
       }
     }
   }

@@ -13,6 +13,8 @@ struct ChannelWeightPiece {
   const T* input;  // first channel of the block, image's first pixel
   const T* grad;
   int64_t row_begin, row_end;
+  // Distances of the next piece, to prefetch; 0 where the tensors stay in a second-level cache anyway.
+  int64_t input_ahead = 0, grad_ahead = 0;
 };
 
 template <class T, int Filter, int Stride>
@@ -36,6 +38,22 @@ struct ChannelWeightRows {
     CONVX_UNROLLED
     for (int w = 0; w < Width; ++w) dy[w] = load<L>(grad + w * job.channels);
     const int64_t first = column * Stride - job.pad_left;
+    if (piece.grad_ahead != 0 && first_row == 0) {
+      const int64_t last_rows = row * Stride - job.pad_top + Filter - Stride;  // what this output row adds
+      const T* source =
+          piece.input + piece.input_ahead + (last_rows * job.source_width + first) * job.channels;
+      CONVX_UNROLLED
+      for (int w = 0; w < Width; ++w) {
+        __builtin_prefetch(grad + piece.grad_ahead + w * job.channels, 0, 2);
+      }
+      CONVX_UNROLLED
+      for (int i = 0; i < Stride; ++i) {
+        CONVX_UNROLLED
+        for (int j = 0; j < Width * Stride; ++j) {
+          __builtin_prefetch(source + (i * job.source_width + j) * job.channels, 0, 2);
+        }
+      }
+    }
     CONVX_UNROLLED
     for (int f = 0; f < Rows; ++f) {
       const int64_t source_row = row * Stride - job.pad_top + first_row + f;
@@ -144,7 +162,10 @@ struct ChannelWeight {
   const Job& job;
   int64_t taps = job.filter_height * job.filter_width;
   int64_t blocks = ceil_divide(job.channels, L);
-  int64_t chunks = job.slices > 1 ? ceil_divide(blocks, 8) : blocks;
+  // One chunk a thread, unless the rows are shared out instead; its sums stay in a second-level cache.
+  int64_t chunks =
+      minimum(blocks, maximum(job.slices > 1 ? 1 : job.threads,
+                              ceil_divide(blocks * taps * L * static_cast<int64_t>(sizeof(A)), 131072)));
   int64_t rows_per_piece =
       maximum(1, 196 / job.target_width);  // some hundred pixels keep their sums in registers
 
@@ -153,6 +174,9 @@ struct ChannelWeight {
   void run(int64_t begin, int64_t end) const {
     const Kernel kernel{job};
     const int64_t all_rows = job.batch * job.target_height;
+    const bool large =
+        job.batch * job.source_height * job.source_width * job.channels * static_cast<int64_t>(sizeof(T)) >
+        kPrefetchBytes;
     const int64_t max_blocks = ceil_divide(blocks, chunks);
     Scratch scratch(max_blocks * taps * L * static_cast<int64_t>(sizeof(A)));
     A* partial = scratch.as<A>();
@@ -167,6 +191,13 @@ struct ChannelWeight {
         piece.row_begin = row % job.target_height;
         piece.row_end = minimum(minimum(piece.row_begin + rows_per_piece, job.target_height),
                                 piece.row_begin + slice_end - row);
+        if (large) {
+          const int64_t rows = piece.row_end - piece.row_begin;
+          const bool whole = rows == job.target_height;
+          piece.grad_ahead = rows * job.target_width * job.channels;
+          piece.input_ahead =
+              (whole ? job.source_height : rows * job.stride_h) * job.source_width * job.channels;
+        }
         for (int64_t block = block_begin; block < block_end; ++block) {
           const int64_t channel = minimum(block * L, job.channels - L);
           piece.input = static_cast<const T*>(job.source) +

@@ -8,6 +8,10 @@
 
 namespace convx::depthwise {
 
+// The plan's candidates: lanes along the layout's fastest axis, lanes along channels of transposed blocks of
+// NCHW, and the path for everything.
+enum class Algorithm : uint8_t { general, rows, blocked };
+
 // Forward and input gradient are both a sweep of a filter over a source that gives a target. With stride 1
 // the input gradient is the forward sweep of the flipped filter; otherwise the sweep is transposed: source
 // pixel a meets target pixel u at tap u + pad - a * stride. In the weight gradient the source is the input
@@ -17,7 +21,7 @@ struct Job {
   DType dtype;
   Activation activation;
   bool channels_last;
-  bool fast;        // candidate "rows": a kernel for this filter and stride exists
+  Algorithm algorithm;
   bool transposed;  // input gradient with a stride
   bool flipped;     // input gradient without one
 
@@ -32,7 +36,8 @@ struct Job {
   int64_t source_height, source_width, target_height, target_width;
   int64_t filter_height, filter_width, stride_h, stride_w, dilation_h, dilation_w;
   int64_t pad_top, pad_left;  // of the sweep; negative where a flipped one is cropped
-  int64_t slices;             // weight gradient: parts of the batch's rows, summed in order at the end
+  int64_t threads;
+  int64_t slices;  // weight gradient: parts of the batch's rows, summed in order at the end
 };
 
 // Elements of the accumulator's type in a vector.

@@ -1,7 +1,7 @@
 // The kernels of one instruction set and the choice between them. Included last by each cpu_*.cpp.
 #pragma once
+#include "methods/depthwise/cpu/blocked.h"
 #include "methods/depthwise/cpu/channels_general.h"
-#include "methods/depthwise/cpu/channels_weight.h"
 #include "methods/depthwise/cpu/planes_general.h"
 
 namespace convx {
@@ -45,30 +45,48 @@ void sum_slices(const Job& job) {
   }
 }
 
+// NCHW with lanes along columns, float alone: the 16-bit formats go through blocks or the general path.
+template <int Filter, int Stride>
+void run_columns(const Job& job, const ThreadPool& pool) {
+  constexpr int L = kLanes<float>;
+  constexpr int kHalf = L == 16 ? 8 : L;  // for rows that fill half a vector at most
+  const bool narrow = kHalf != L && job.target_width <= kHalf;
+  if (job.operation == Operation::weight_grad) {
+    if (narrow)
+      return run_tasks<PlaneWeight<float, PlaneWeightRows<float, Filter, Stride, kHalf>>>(job, pool);
+    return run_tasks<PlaneWeight<float, PlaneWeightRows<float, Filter, Stride, L>>>(job, pool);
+  }
+  if constexpr (Stride == 2) {
+    if (job.transposed) return run_tasks<PlaneRowsTransposed<float, Filter, L>>(job, pool);
+  }
+  if (narrow) return run_tasks<PlaneRows<float, Filter, Stride, kHalf>>(job, pool);
+  return run_tasks<PlaneRows<float, Filter, Stride, L>>(job, pool);
+}
+
+template <int Filter, int Stride>
+void run_channels(const Job& job, const ThreadPool& pool) {
+  if (job.operation == Operation::weight_grad) {
+    return run_tasks<ChannelWeight<float, ChannelWeightRows<float, Filter, Stride>>>(job, pool);
+  }
+  if constexpr (Stride == 2) {
+    if (job.transposed) return run_tasks<ChannelRows<float, Filter, Stride, true>>(job, pool);
+  }
+  return run_tasks<ChannelRows<float, Filter, Stride, false>>(job, pool);
+}
+
 template <class T, int Filter, int Stride>
 void run_fast(const Job& job, const ThreadPool& pool) {
-  using A = Accumulator<T>;
-  constexpr int L = kLanes<A>;
-  constexpr int kHalf = L >= 8 && CONVX_SIMD_BYTES == 64 ? L / 2 : L;  // for rows that fill half a vector
-  const bool narrow = job.target_width <= kHalf && kHalf != L;
-  if (job.operation == Operation::weight_grad) {
-    if (job.channels_last)
-      return run_tasks<ChannelWeight<T, ChannelWeightRows<T, Filter, Stride>>>(job, pool);
-    if (narrow) return run_tasks<PlaneWeight<T, PlaneWeightRows<T, Filter, Stride, kHalf>>>(job, pool);
-    return run_tasks<PlaneWeight<T, PlaneWeightRows<T, Filter, Stride, L>>>(job, pool);
-  }
-  if constexpr (Stride == 2 && Filter != 7) {
-    if (job.transposed) {
-      if (job.channels_last) return run_tasks<ChannelRows<T, Filter, Stride, true>>(job, pool);
-      if (kHalf != L && job.target_width + job.pad_left <= 2 * kHalf) {
-        return run_tasks<PlaneRowsTransposed<T, Filter, kHalf>>(job, pool);
-      }
-      return run_tasks<PlaneRowsTransposed<T, Filter, L>>(job, pool);
+  if constexpr (sizeof(T) == 4) {
+    if (job.algorithm == Algorithm::rows) {
+      return job.channels_last ? run_channels<Filter, Stride>(job, pool)
+                               : run_columns<Filter, Stride>(job, pool);
     }
   }
-  if (job.channels_last) return run_tasks<ChannelRows<T, Filter, Stride, false>>(job, pool);
-  if (narrow) return run_tasks<PlaneRows<T, Filter, Stride, kHalf>>(job, pool);
-  return run_tasks<PlaneRows<T, Filter, Stride, L>>(job, pool);
+  if (job.operation == Operation::weight_grad) return run_tasks<BlockedWeight<T, Filter, Stride>>(job, pool);
+  if constexpr (Stride == 2) {
+    if (job.transposed) return run_tasks<BlockedRows<T, Filter, Stride, true>>(job, pool);
+  }
+  return run_tasks<BlockedRows<T, Filter, Stride, false>>(job, pool);
 }
 
 template <class T>
@@ -86,14 +104,14 @@ void run_general(const Job& job, const ThreadPool& pool) {
 template <class T>
 void run_typed(const Job& job, const ThreadPool& pool) {
   if constexpr (sizeof(T) < 8) {
-    if (job.fast && job.filter_height == 3) {
-      job.stride_h == 1 ? run_fast<T, 3, 1>(job, pool) : run_fast<T, 3, 2>(job, pool);
-    } else if (job.fast && job.filter_height == 5) {
-      job.stride_h == 1 ? run_fast<T, 5, 1>(job, pool) : run_fast<T, 5, 2>(job, pool);
-    } else if (job.fast) {
-      run_fast<T, 7, 1>(job, pool);
-    } else {
+    if (job.algorithm == Algorithm::general) {
       run_general<T>(job, pool);
+    } else if (job.filter_height == 3) {
+      job.stride_h == 1 ? run_fast<T, 3, 1>(job, pool) : run_fast<T, 3, 2>(job, pool);
+    } else if (job.filter_height == 5) {
+      job.stride_h == 1 ? run_fast<T, 5, 1>(job, pool) : run_fast<T, 5, 2>(job, pool);
+    } else {
+      run_fast<T, 7, 1>(job, pool);
     }
   } else {
     run_general<T>(job, pool);

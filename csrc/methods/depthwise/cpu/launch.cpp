@@ -11,7 +11,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   job.dtype = problem.dtype;
   job.activation = problem.activation;
   job.channels_last = problem.layout == Layout::nhwc;
-  job.fast = plan["row_reuse"] != 0;
+  job.algorithm = static_cast<Algorithm>(plan["algorithm"]);
   job.weight = pointers.weight;
   job.bias = pointers.bias;
   job.result = pointers.result;
@@ -25,6 +25,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   job.stride_w = problem.stride_w;
   job.dilation_h = problem.dilation_h;
   job.dilation_w = problem.dilation_w;
+  job.threads = pool.threads;
   job.slices = plan["slices"];
   job.source_height = problem.in_height;
   job.source_width = problem.in_width;

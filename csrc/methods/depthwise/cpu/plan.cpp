@@ -13,28 +13,43 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   return Support::yes();
 }
 
-bool lanes_along_channels(const ConvProblem& problem, const DeviceTraits& device) {
-  return problem.layout == Layout::nhwc && problem.out_channels_per_group() == 1 &&
+// Whether a full vector of channels exists, each with one filter.
+bool lanes_fit_channels(const ConvProblem& problem, const DeviceTraits& device) {
+  return problem.out_channels_per_group() == 1 &&
          problem.in_channels >= vector_lanes(device.isa, problem.dtype);
 }
 
-bool rows_can_run(const ConvProblem& problem, const DeviceTraits& device) {
+// Filters and strides that the fast kernels exist for.
+bool is_common(const ConvProblem& problem) {
   const int64_t filter = problem.filter_height, stride = problem.stride_h;
-  const bool common =
-      filter == problem.filter_width && stride == problem.stride_w && problem.dilation_h == 1 &&
-      problem.dilation_w == 1 &&
-      (((filter == 3 || filter == 5) && (stride == 1 || stride == 2)) || (filter == 7 && stride == 1));
-  if (!common || problem.dtype == DType::float64) return false;
-  if (problem.layout == Layout::nhwc) return lanes_along_channels(problem, device);
-  return problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1;
+  if (filter != problem.filter_width || stride != problem.stride_w) return false;
+  if (problem.dilation_h != 1 || problem.dilation_w != 1 || problem.dtype == DType::float64) return false;
+  return ((filter == 3 || filter == 5) && (stride == 1 || stride == 2)) || (filter == 7 && stride == 1);
+}
+
+bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+  const bool channels_last = problem.layout == Layout::nhwc;
+  switch (algorithm) {
+    case Algorithm::general:
+      return true;
+    case Algorithm::blocked:
+      return is_common(problem) && lanes_fit_channels(problem, device) &&
+             !(channels_last && problem.dtype == DType::float32);
+    case Algorithm::rows:
+      if (!is_common(problem) || problem.dtype != DType::float32) return false;
+      if (channels_last) return lanes_fit_channels(problem, device);
+      return problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1;
+  }
+  return false;
 }
 
 // Parts of the batch's rows that are summed apart: where channels alone would load the threads unevenly. The
 // result depends on it, so it is part of the plan: the same plan gives the same bits.
-int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& device) {
+int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& device,
+                           bool lanes_along_channels) {
   const int64_t threads = std::max(device.threads, 1);
   if (problem.operation != Operation::weight_grad || threads == 1) return 1;
-  const int64_t lanes = lanes_along_channels(problem, device) ? vector_lanes(device.isa, problem.dtype) : 1;
+  const int64_t lanes = lanes_along_channels ? vector_lanes(device.isa, problem.dtype) : 1;
   const int64_t parts = (problem.in_channels + lanes - 1) / lanes;
   const int64_t rounds = (parts + threads - 1) / threads;
   if (10 * parts >= 9 * rounds * threads) return 1;
@@ -45,27 +60,37 @@ int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& devic
 struct Efficiency {
   double bandwidth, arithmetic;
 };
-Efficiency efficiency(const ConvProblem& problem, bool rows) {
-  if (!rows) return {0.15, 0.08};
-  const bool channels_last = problem.layout == Layout::nhwc;
-  if (problem.operation == Operation::weight_grad)
-    return channels_last ? Efficiency{0.6, 0.45} : Efficiency{0.4, 0.3};
-  return channels_last ? Efficiency{0.6, 0.5} : Efficiency{0.4, 0.3};
+Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+  if (algorithm == Algorithm::general) return {0.15, 0.08};
+  if (problem.layout == Layout::nhwc) return {0.6, 0.9};
+  // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
+  // other.
+  if (algorithm == Algorithm::rows) {
+    if (problem.operation == Operation::weight_grad) return {0.2, 0.3};
+    return problem.stride_w == 1 && problem.out_width >= 40 ? Efficiency{0.45, 0.8} : Efficiency{0.25, 0.4};
+  }
+  const int64_t lanes = vector_lanes(device.isa, problem.dtype);
+  const int64_t blocks = (problem.in_channels + lanes - 1) / lanes;
+  const double used = static_cast<double>(problem.in_channels) / static_cast<double>(blocks * lanes);
+  return {0.4 * used, 0.75 * used};
 }
 
-void append_candidate(const char* name, bool rows, const ConvProblem& problem, const DeviceTraits& device,
-                      std::vector<Plan>& plans) {
+void append_candidate(const char* name, Algorithm algorithm, const ConvProblem& problem,
+                      const DeviceTraits& device, std::vector<Plan>& plans) {
+  if (!can_run(algorithm, problem, device)) return;
   Plan plan;
   plan.candidate = name;
   plan.kernel = kCpu;
-  const int64_t slices = weight_grad_slices(problem, device);
-  plan.tiling = {{"row_reuse", rows ? 1 : 0},
+  const bool lanes_along_channels = algorithm == Algorithm::blocked ||
+                                    (problem.layout == Layout::nhwc && lanes_fit_channels(problem, device));
+  const int64_t slices = weight_grad_slices(problem, device, lanes_along_channels);
+  plan.tiling = {{"algorithm", static_cast<int64_t>(algorithm)},
                  {"vector_lanes", vector_lanes(device.isa, problem.dtype)},
-                 {"lanes_along_channels", lanes_along_channels(problem, device) ? 1 : 0},
+                 {"lanes_along_channels", lanes_along_channels ? 1 : 0},
                  {"slices", slices}};
   const int64_t accumulator_size = problem.dtype == DType::float64 ? 8 : 4;
   plan.workspace_bytes = slices > 1 ? slices * problem.weight_elements() * accumulator_size : 0;
-  const Efficiency share = efficiency(problem, rows);
+  const Efficiency share = efficiency(algorithm, problem, device);
   const double seconds = std::max(problem.bytes() / (device.bandwidth_GBps * 1e9 * share.bandwidth),
                                   problem.flops() / (device.fp32_TFLOPs * 1e12 * share.arithmetic));
   plan.predicted_us = seconds * 1e6 + 3;
@@ -74,8 +99,11 @@ void append_candidate(const char* name, bool rows, const ConvProblem& problem, c
 
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
-  if (rows_can_run(problem, device)) append_candidate("rows", true, problem, device, plans);
-  append_candidate("general", false, problem, device, plans);
+  append_candidate("rows", Algorithm::rows, problem, device, plans);
+  append_candidate("blocked", Algorithm::blocked, problem, device, plans);
+  append_candidate("general", Algorithm::general, problem, device, plans);
+  std::sort(plans.begin(), plans.end(),
+            [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
+using depthwise::Algorithm;
 using depthwise::Job;
 
 CONVX_INLINE int64_t minimum(int64_t a, int64_t b) {
