@@ -18,4 +18,15 @@ CONVX_DEVICE void unrolled(const Body& body) {
   detail::unrolled(body, std::make_integer_sequence<int, N>());
 }
 
+// The same for bodies that take the index as a plain int: the host executor, which gains nothing from
+// unrolling, runs them in a loop and compiles them in a fraction of the time.
+template <int N, class Body>
+CONVX_DEVICE void unrolled_steps(const Body& body) {
+#if defined(CONVX_SIMT)
+  for (int step = 0; step < N; ++step) body(step);
+#else
+  unrolled<N>(body);
+#endif
+}
+
 }  // namespace convx

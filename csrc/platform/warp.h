@@ -57,4 +57,15 @@ CONVX_DEVICE T segment_sum(T value) {
   return value;
 }
 
+// AMD GPUs keep what is the same for all lanes in about a hundred scalar registers; a kernel with more of it
+// moves some to the lanes' registers by this.
+template <class T>
+CONVX_DEVICE void keep_per_lane(T& value) {
+#if defined(CONVX_HIP) && defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+v"(value));
+#else
+  (void)value;
+#endif
+}
+
 }  // namespace convx

@@ -28,6 +28,13 @@ struct TileAxis {
   CONVX_DEVICE static constexpr bool meets(int source, int result) {
     return tap(source, result) >= 0 && tap(source, result) < Filter;
   }
+  // The source element that a tap brings to a result, and whether there is one.
+  CONVX_DEVICE static constexpr int source(int tap, int result) {
+    return Transposed ? (result + Filter - 1 - tap) / Stride : Stride * result + tap;
+  }
+  CONVX_DEVICE static constexpr bool joins(int tap, int result) {
+    return !Transposed || (result + Filter - 1 - tap) % Stride == 0;
+  }
   // The last source element that a result needs.
   CONVX_DEVICE static constexpr int last_source(int result) {
     return Transposed ? (result + Filter - 1) / Stride : Stride * result + Filter - 1;
@@ -46,8 +53,9 @@ struct ChannelsShape {
 };
 
 // Resident filters live in registers, others in shared memory, where each thread reads only its own column.
+// Without AnyActivation, there are none, relu and relu6: the code of the others costs registers.
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows,
-          bool Resident, int Blocks>
+          bool Resident, int Blocks, bool AnyActivation>
 CONVX_KERNEL(kThreads, Blocks)
 channels_last(const T* source, const T* weight, const T* bias, T* result, ChannelsShape shape) {
   using A = Accumulator<T>;
@@ -55,10 +63,9 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   using Vec = Vector<T, Channels>;
   constexpr int kTaps = Filter * Filter;
   constexpr int kSourceRows = Axis::sources(Rows), kSourceColumns = Axis::sources(Columns);
-  constexpr int kAhead = 1;  // source rows in flight
   constexpr int kRowValues = Columns * Channels;
   CONVX_SHARED(Vec, shared_filter, [Resident ? 1 : kTaps * kThreads]);
-  CONVX_SHARED(A, shared_row, [kRowValues * kThreads]);
+  CONVX_SHARED(A, shared_row, [AnyActivation ? kRowValues * kThreads : 1]);
 
   const uint32_t slice = blockIdx.x / shape.blocks;
   const uint32_t unit_thread = (blockIdx.x - slice * shape.blocks) * kThreads + threadIdx.x;
@@ -77,9 +84,6 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
     }
     if constexpr (!Resident) shared_filter[tap * kThreads + threadIdx.x] = taps;
   }
-  A offset[Channels];
-  CONVX_UNROLL
-  for (int v = 0; v < Channels; ++v) offset[v] = bias ? A(widen(bias[channel + v])) : A(0);
   const bool clamped = shape.activation == Activation::relu || shape.activation == Activation::relu6;
   const bool plain = shape.activation == Activation::none;
 
@@ -99,6 +103,9 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   const int source_pitch = shape.source_width * shape.channels,
             result_pitch = shape.result_width * shape.channels;
 
+  source += static_cast<int64_t>(source_x) * shape.channels + channel;
+  result += static_cast<int64_t>(x) * shape.channels + channel;
+
   const uint32_t unit_begin = static_cast<uint32_t>(shape.units * slice / shape.slices);
   const uint32_t unit_end = static_cast<uint32_t>(shape.units * (slice + 1) / shape.slices);
   for (uint32_t unit = unit_begin; unit < unit_end; ++unit) {
@@ -108,26 +115,24 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
     const int source_y = Transposed ? (y + shape.padding_top) / Stride - (Filter - 1) / Stride
                                     : y * Stride - shape.padding_top;
     const T* const source_tile =
-        source + (static_cast<int64_t>(image) * shape.source_height + source_y) * source_pitch +
-        static_cast<int64_t>(source_x) * shape.channels + channel;
-    T* const result_tile = result + (static_cast<int64_t>(image) * shape.result_height + y) * result_pitch +
-                           static_cast<int64_t>(x) * shape.channels + channel;
+        source + (static_cast<int64_t>(image) * shape.source_height + source_y) * source_pitch;
+    T* const result_tile = result + (static_cast<int64_t>(image) * shape.result_height + y) * result_pitch;
 
-    Vec rows[kSourceRows][kSourceColumns];
-    const auto fetch = [&](int i) {
+    // Slot i % 2 holds source row i: one is used while the next arrives.
+    Vec rows[2][kSourceColumns];
+    const auto fetch = [&](int i, Vec* row) {
       const T* element = source_tile + i * static_cast<int64_t>(source_pitch);
       const uint32_t inside = static_cast<uint32_t>(source_y + i) < static_cast<uint32_t>(shape.source_height)
                                   ? source_inside
                                   : 0;
       CONVX_UNROLL
       for (int j = 0; j < kSourceColumns; ++j) {
-        rows[i][j] = Vec{};
-        if (inside >> j & 1) rows[i][j] = load<T, Channels>(element);
+        row[j] = Vec{};
+        if (inside >> j & 1) row[j] = load<T, Channels>(element);
         element += shape.channels;
       }
     };
-    CONVX_UNROLL
-    for (int i = 0; i < kAhead; ++i) fetch(i);
+    fetch(0, rows[0]);
 
     A sum[Rows][Columns][Channels];
     CONVX_UNROLL
@@ -138,28 +143,32 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         for (int v = 0; v < Channels; ++v) sum[o][t][v] = 0;
       }
     }
-    CONVX_UNROLL
-    for (int i = 0; i < kSourceRows; ++i) {
-      if (i + kAhead < kSourceRows) fetch(i + kAhead < kSourceRows ? i + kAhead : 0);
+    // Everything that depends on the row is known at compile time: sums live in registers only while they
+    // grow.
+    unrolled_steps<kSourceRows>([&](auto source_row) {
+      const int i = source_row;
+      if (i + 1 < kSourceRows) fetch(i + 1, rows[(i + 1) % 2]);
       if constexpr (Resident) {
-        CONVX_UNROLL
-        for (int j = 0; j < kSourceColumns; ++j) {
+        unrolled_steps<kSourceColumns>([&](auto source_column) {
+          const int j = source_column;
           A value[Channels];
           CONVX_UNROLL
-          for (int v = 0; v < Channels; ++v) value[v] = widen(rows[i][j].element[v]);
-          CONVX_UNROLL
-          for (int o = 0; o < Rows; ++o) {
-            CONVX_UNROLL
-            for (int t = 0; t < Columns; ++t) {
-              if (!Axis::meets(i, o) || !Axis::meets(j, t)) continue;
-              const int tap = Axis::tap(i, o) * Filter + Axis::tap(j, t);
+          for (int v = 0; v < Channels; ++v) value[v] = widen(rows[i % 2][j].element[v]);
+          unrolled_steps<Rows>([&](auto result_row) {
+            const int o = result_row;
+            if (Axis::meets(i, o)) {
               CONVX_UNROLL
-              for (int v = 0; v < Channels; ++v) {
-                sum[o][t][v] = multiply_add(value[v], filter[tap][v], sum[o][t][v]);
+              for (int t = 0; t < Columns; ++t) {
+                if (!Axis::meets(j, t)) continue;
+                const int tap = Axis::tap(i, o) * Filter + Axis::tap(j, t);
+                CONVX_UNROLL
+                for (int v = 0; v < Channels; ++v) {
+                  sum[o][t][v] = multiply_add(value[v], filter[tap][v], sum[o][t][v]);
+                }
               }
             }
-          }
-        }
+          });
+        });
       } else {
         // Keeps the compiler from holding the whole filter in registers after all.
         asm volatile("" ::: "memory");
@@ -167,37 +176,40 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         CONVX_UNROLL
         for (int j = 0; j < kSourceColumns; ++j) {
           CONVX_UNROLL
-          for (int v = 0; v < Channels; ++v) value[j][v] = widen(rows[i][j].element[v]);
+          for (int v = 0; v < Channels; ++v) value[j][v] = widen(rows[i % 2][j].element[v]);
         }
-        CONVX_UNROLL
-        for (int o = 0; o < Rows; ++o) {
-          if (!Axis::meets(i, o)) continue;
-          CONVX_UNROLL
-          for (int tap = 0; tap < Filter; ++tap) {
-            const Vec packed = shared_filter[(Axis::tap(i, o) * Filter + tap) * kThreads + threadIdx.x];
-            A taps[Channels];
+        unrolled_steps<Rows>([&](auto result_row) {
+          const int o = result_row;
+          if (Axis::meets(i, o)) {
             CONVX_UNROLL
-            for (int v = 0; v < Channels; ++v) taps[v] = widen(packed.element[v]);
-            CONVX_UNROLL
-            for (int t = 0; t < Columns; ++t) {
+            for (int tap = 0; tap < Filter; ++tap) {
+              const Vec packed = shared_filter[(Axis::tap(i, o) * Filter + tap) * kThreads + threadIdx.x];
+              A taps[Channels];
               CONVX_UNROLL
-              for (int j = 0; j < kSourceColumns; ++j) {
-                if (Axis::tap(j, t) != tap) continue;
+              for (int v = 0; v < Channels; ++v) taps[v] = widen(packed.element[v]);
+              CONVX_UNROLL
+              for (int t = 0; t < Columns; ++t) {
+                if (!Axis::joins(tap, t)) continue;
                 CONVX_UNROLL
                 for (int v = 0; v < Channels; ++v) {
-                  sum[o][t][v] = multiply_add(value[j][v], taps[v], sum[o][t][v]);
+                  sum[o][t][v] = multiply_add(value[Axis::source(tap, t)][v], taps[v], sum[o][t][v]);
                 }
               }
             }
           }
-        }
+        });
       }
-      // The results that this row completes.
-      CONVX_UNROLL
-      for (int o = 0; o < Rows; ++o) {
-        if (Axis::last_source(o) != i || y + o < 0 || y + o >= shape.result_height) continue;
+      unrolled_steps<Rows>([&](auto result_row) {
+        const int o = result_row;
+        // Row i completes result row o.
+        if (Axis::last_source(o) != i) return;
+        if (y + o < 0 || y + o >= shape.result_height) return;
+        // Loaded again for every row: registers are short.
+        A offset[Channels];
+        CONVX_UNROLL
+        for (int v = 0; v < Channels; ++v) offset[v] = bias ? A(widen(bias[channel + v])) : A(0);
         T* line = result_tile + o * static_cast<int64_t>(result_pitch);
-        if (plain || clamped) {
+        if (!AnyActivation || plain || clamped) {
           CONVX_UNROLL
           for (int t = 0; t < Columns; ++t) {
             Vec values;
@@ -213,7 +225,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
             if (result_inside >> t & 1) store<T, Channels>(line, values);
             line += shape.channels;
           }
-        } else {
+        } else if constexpr (AnyActivation) {
           // Long activations in a loop, through this thread's own column of shared memory: their code would
           // otherwise be repeated for every result of the tile.
           CONVX_UNROLL
@@ -235,8 +247,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
             line += shape.channels;
           }
         }
-      }
-    }
+      });
+    });
   }
 }
 

@@ -35,7 +35,7 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
     shape.divide_vectors = FastDivide(static_cast<uint32_t>(vectors));
     shape.divide_row_tiles = FastDivide(static_cast<uint32_t>(shape.row_tiles));
     launch_kernel(channels_last<T, Filter, Stride, Transposed, Channels, kTile.columns, kTile.rows,
-                                kTile.resident, kTile.blocks>,
+                                kTile.resident, kTile.blocks, Size == kSmall>,
                   "depthwise channels", Grid{shape.blocks * static_cast<uint32_t>(shape.slices)}, kThreads, 0,
                   stream, static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                   static_cast<const T*>(pointers.weight),
@@ -66,7 +66,7 @@ void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Poin
     case kSmall:
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kSmall>(plan, problem, pointers, stream);
     default:
-      return launch_tile<T, Filter, Stride, Transposed, kChannels, kWide>(plan, problem, pointers, stream);
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kOther>(plan, problem, pointers, stream);
   }
 }
 

@@ -51,7 +51,7 @@ double efficiency_of(const ConvProblem& problem, const Tile& tile, channels::Til
   if (problem.dtype == DType::float32 && problem.filter_height > 3) efficiency *= 1.4;
   if (problem.stride_h == 2) efficiency *= 0.85;
   if (size == channels::kSmall) efficiency *= 0.7;
-  if (size == channels::kWide) efficiency *= 0.95;
+  if (size == channels::kOther) efficiency *= 0.95;
   // Results of a tile that hang over the edge are computed for nothing.
   const bool gradient = problem.operation == Operation::input_grad;
   const int64_t width = gradient ? problem.in_width : problem.out_width;
@@ -70,11 +70,15 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const bool half = problem.dtype != DType::float32;
   const bool wide_channels = half && problem.in_channels % 2 == 0;
   const int64_t lane_channels = wide_channels ? 2 : 1;
-  for (const channels::TileSize size : {channels::kLarge, channels::kSmall, channels::kWide}) {
+  const bool long_activation =
+      problem.operation == Operation::forward && problem.activation != Activation::none &&
+      problem.activation != Activation::relu && problem.activation != Activation::relu6;
+  for (const channels::TileSize size : {channels::kLarge, channels::kSmall, channels::kOther}) {
     const Tile tile = channels::tile_of(static_cast<int>(filter), static_cast<int>(stride), transposed,
                                         wide_channels, size);
     // One channel a lane of 16 bits is for odd channel counts: the small tile will do.
-    if (tile.columns == 0 || (half && !wide_channels && size != channels::kSmall)) continue;
+    if (tile.columns == 0 || (long_activation && size != channels::kSmall)) continue;
+    if (half && !wide_channels && size != channels::kSmall) continue;
     const int64_t height =
         gradient ? problem.in_height + (transposed ? problem.padding_top % stride : 0) : problem.out_height;
     const int64_t width =

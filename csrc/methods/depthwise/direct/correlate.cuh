@@ -55,13 +55,48 @@ struct CorrelateShape {
   int source_column, result_column;                            // from column to column
   int multiplier;  // forward: results that read one source channel
   int sources;     // input gradient: source channels that one result channel sums over
-  bool gradient, channels_last;
+  bool channels_last;
   Activation activation;
   // How a block's threads are laid out, and the part of the filter held in shared memory at a time.
   int block_tiles, block_channels, block_images, window_rows, window_chunks;
   FastDivide divide_inner, divide_outer;                                  // of a thread's index
   FastDivide divide_tile_blocks, divide_residues, divide_channel_blocks;  // of a block's index
   FastDivide divide_tile_columns, divide_residue_columns, divide_block_channels, divide_window_chunks;
+
+  template <bool Gradient>
+  CONVX_DEVICE void keep_per_lane() {
+    convx::keep_per_lane(batch);
+    convx::keep_per_lane(source_image);
+    convx::keep_per_lane(source_row);
+    convx::keep_per_lane(source_plane);
+    convx::keep_per_lane(source_column);
+    convx::keep_per_lane(result_image);
+    convx::keep_per_lane(result_row);
+    convx::keep_per_lane(result_plane);
+    convx::keep_per_lane(result_column);
+    convx::keep_per_lane(result_channels);
+    convx::keep_per_lane(multiplier);
+    convx::keep_per_lane(block_tiles);
+    convx::keep_per_lane(block_images);
+    for (Axis* axis : {&rows, &columns}) {
+      convx::keep_per_lane(axis->source_size);
+      convx::keep_per_lane(axis->result_size);
+      convx::keep_per_lane(axis->result_step);
+      convx::keep_per_lane(axis->tiles);
+      if constexpr (Gradient) {
+        convx::keep_per_lane(axis->spacing);
+        convx::keep_per_lane(axis->stride);
+        convx::keep_per_lane(axis->padding);
+        convx::keep_per_lane(axis->dilation);
+      }
+    }
+    for (FastDivide* divide : {&divide_inner, &divide_outer, &divide_tile_columns, &divide_block_channels,
+                               &divide_window_chunks, &rows.divide_spacing, &columns.divide_spacing}) {
+      convx::keep_per_lane(divide->divisor);
+      convx::keep_per_lane(divide->multiplier);
+      convx::keep_per_lane(divide->shift);
+    }
+  }
 };
 
 constexpr int kChunk = 4;  // filter taps along a row that are fetched at once
@@ -94,7 +129,7 @@ CONVX_DEVICE void stage_filter(Accumulator<T>* filter, const T* weight, const Co
 
 // Wide: the source's columns are contiguous and its rows start at multiples of four elements, so that four
 // columns are one load.
-template <class T, int Rows, int Columns, bool Wide>
+template <class T, bool Gradient, int Rows, int Columns, bool Wide>
 CONVX_KERNEL(256, 1)
 correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateShape shape) {
   static_assert(!Wide || Columns == 4, "a wide load is four columns");
@@ -102,6 +137,10 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   CONVX_DYNAMIC_SHARED(shared);
   A* const filter = reinterpret_cast<A*>(shared);
 
+  shape.template keep_per_lane<Gradient>();
+  keep_per_lane(weight);
+  keep_per_lane(bias);
+  keep_per_lane(result);
   uint32_t block = blockIdx.x;
   const uint32_t tile_block = shape.divide_tile_blocks.remainder(block);
   block = shape.divide_tile_blocks.quotient(block);
@@ -134,19 +173,20 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
     for (int c = 0; c < Columns; ++c) sum[o][c] = 0;
   }
 
+  const int source_step_row = Gradient ? 1 : shape.rows.source_step;
+  const int source_step_column = Gradient ? 1 : shape.columns.source_step;
   const int source_width = shape.columns.source_size;
-  const int tap_pitch = shape.columns.source_step * shape.columns.spacing;
+  const int tap_pitch = source_step_column * shape.columns.spacing;
   for (int s = 0; s < shape.sources; ++s) {
-    const int source_channel = shape.gradient ? channel * shape.sources + s : channel / shape.multiplier;
+    const int source_channel = Gradient ? channel * shape.sources + s : channel / shape.multiplier;
     const T* const plane =
         source + (active ? image * shape.source_image + source_channel * shape.source_plane : 0);
     for (int phase = 0; phase < shape.rows.phases * shape.columns.phases; ++phase) {
       const int phase_row = phase / shape.columns.phases;
       const Phase row =
-          shape.gradient ? shape.rows.gradient_phase(residue_row) : shape.rows.forward_phase(phase_row);
-      const Phase column = shape.gradient
-                               ? shape.columns.gradient_phase(residue_column)
-                               : shape.columns.forward_phase(phase - phase_row * shape.columns.phases);
+          Gradient ? shape.rows.gradient_phase(residue_row) : shape.rows.forward_phase(phase_row);
+      const Phase column = Gradient ? shape.columns.gradient_phase(residue_column)
+                                    : shape.columns.forward_phase(phase - phase_row * shape.columns.phases);
       if (column.taps <= 0) continue;
       // Wide windows begin at an aligned column: lead taps of weight zero, which are skipped, come first.
       const int lead = Wide ? column.origin & (kChunk - 1) : 0;
@@ -162,11 +202,10 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
           const int column_end = taps - column_begin < shape.window_chunks * kChunk
                                      ? taps
                                      : column_begin + shape.window_chunks * kChunk;
-          const int x_begin = shape.columns.source_step * (u_column + shape.columns.spacing * column_begin) +
-                              column.origin - lead;
+          const int x_begin =
+              source_step_column * (u_column + shape.columns.spacing * column_begin) + column.origin - lead;
           for (int i = 0; i < rows + Rows - 1; ++i) {
-            const int y =
-                shape.rows.source_step * (u_row + shape.rows.spacing * (row_begin + i)) + row.origin;
+            const int y = source_step_row * (u_row + shape.rows.spacing * (row_begin + i)) + row.origin;
             if (y < 0 || y >= shape.rows.source_size) continue;
             const T* const line = plane + y * shape.source_row;
             const auto element = [&](int x) -> A {

@@ -41,20 +41,19 @@ inline Axis device_axis(const AxisGeometry& geometry, bool gradient, int64_t til
   return axis;
 }
 
-template <class T, int Rows, int Columns, bool Wide>
+template <class T, bool Gradient, int Rows, int Columns, bool Wide>
 void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  const bool gradient = problem.operation == Operation::input_grad;
   const Pitch in = pitch_of(problem.layout, problem.in_channels, problem.in_height, problem.in_width);
   const Pitch out = pitch_of(problem.layout, problem.out_channels, problem.out_height, problem.out_width);
-  const Pitch& source = gradient ? out : in;
-  const Pitch& result = gradient ? in : out;
+  const Pitch& source = Gradient ? out : in;
+  const Pitch& result = Gradient ? in : out;
 
   CorrelateShape shape;
-  shape.rows = device_axis(row_axis(problem), gradient, Rows);
-  shape.columns = device_axis(column_axis(problem), gradient, Columns);
+  shape.rows = device_axis(row_axis(problem), Gradient, Rows);
+  shape.columns = device_axis(column_axis(problem), Gradient, Columns);
   shape.batch = problem.batch;
-  shape.source_channels = static_cast<int>(gradient ? problem.out_channels : problem.in_channels);
-  shape.result_channels = static_cast<int>(gradient ? problem.in_channels : problem.out_channels);
+  shape.source_channels = static_cast<int>(Gradient ? problem.out_channels : problem.in_channels);
+  shape.result_channels = static_cast<int>(Gradient ? problem.in_channels : problem.out_channels);
   shape.source_image = source.image;
   shape.source_row = source.row;
   shape.source_plane = source.plane;
@@ -64,10 +63,9 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.result_plane = result.plane;
   shape.result_column = static_cast<int>(result.column);
   shape.multiplier = static_cast<int>(problem.out_channels_per_group());
-  shape.sources = gradient ? shape.multiplier : 1;
-  shape.gradient = gradient;
+  shape.sources = Gradient ? shape.multiplier : 1;
   shape.channels_last = problem.layout == Layout::nhwc;
-  shape.activation = gradient ? Activation::none : problem.activation;
+  shape.activation = Gradient ? Activation::none : problem.activation;
   shape.block_tiles = static_cast<int>(plan["tiles"]);
   shape.block_channels = static_cast<int>(plan["channels"]);
   shape.block_images = static_cast<int>(plan["images"]);
@@ -92,11 +90,11 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
 
   const uint32_t shared_bytes = static_cast<uint32_t>(shape.window_rows * shape.window_chunks *
                                                       shape.block_channels * kChunk * sizeof(Accumulator<T>));
-  launch_kernel(correlate<T, Rows, Columns, Wide>, "depthwise direct", Grid{static_cast<uint32_t>(blocks)},
-                static_cast<uint32_t>(plan["threads"]), shared_bytes, stream,
-                static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+  launch_kernel(correlate<T, Gradient, Rows, Columns, Wide>, "depthwise direct",
+                Grid{static_cast<uint32_t>(blocks)}, static_cast<uint32_t>(plan["threads"]), shared_bytes,
+                stream, static_cast<const T*>(Gradient ? pointers.output_grad : pointers.input),
                 static_cast<const T*>(pointers.weight),
-                static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
+                static_cast<const T*>(Gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
                 shape);
 }
 
@@ -161,16 +159,26 @@ inline bool aligned(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-template <class T, int Rows>
+template <class T, bool Gradient, int Rows>
 void launch_rows(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  const void* source = problem.operation == Operation::input_grad ? pointers.output_grad : pointers.input;
+  const void* source = Gradient ? pointers.output_grad : pointers.input;
   const size_t wide_bytes = sizeof(Vector<T, 4>) < 16 ? sizeof(Vector<T, 4>) : 16;
   if (plan["columns"] == 1) {
-    launch_correlate<T, Rows, 1, false>(plan, problem, pointers, stream);
+    launch_correlate<T, Gradient, Rows, 1, false>(plan, problem, pointers, stream);
   } else if (plan["vector"] > 1 && aligned(source, wide_bytes) && aligned(pointers.result, wide_bytes)) {
-    launch_correlate<T, Rows, 4, true>(plan, problem, pointers, stream);
+    launch_correlate<T, Gradient, Rows, 4, true>(plan, problem, pointers, stream);
   } else {
-    launch_correlate<T, Rows, 4, false>(plan, problem, pointers, stream);
+    launch_correlate<T, Gradient, Rows, 4, false>(plan, problem, pointers, stream);
+  }
+}
+
+template <class T, bool Gradient>
+void launch_correlation(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                        Stream stream) {
+  if (plan["rows"] == 4) {
+    launch_rows<T, Gradient, 4>(plan, problem, pointers, stream);
+  } else {
+    launch_rows<T, Gradient, 1>(plan, problem, pointers, stream);
   }
 }
 
@@ -196,10 +204,10 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
         launch_taps<decltype(lanes)::value, T, false>(plan, problem, pointers, stream);
       }
     });
-  } else if (plan["rows"] == 4) {
-    launch_rows<T, 4>(plan, problem, pointers, stream);
+  } else if (problem.operation == Operation::input_grad) {
+    launch_correlation<T, true>(plan, problem, pointers, stream);
   } else {
-    launch_rows<T, 1>(plan, problem, pointers, stream);
+    launch_correlation<T, false>(plan, problem, pointers, stream);
   }
 }
 

@@ -36,6 +36,14 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
   constexpr int kColumns = ChannelsLast ? Lanes : 1;
   CONVX_SHARED(A, partial, [kWarps * kTaps * kColumns]);
 
+  keep_per_lane(result);
+  keep_per_lane(workspace);
+  keep_per_lane(shape.in_image);
+  keep_per_lane(shape.in_row);
+  keep_per_lane(shape.out_image);
+  keep_per_lane(shape.out_row);
+  keep_per_lane(shape.out_channels);
+  keep_per_lane(shape.filter_width);
   const uint32_t channel_block = blockIdx.x % shape.channel_blocks;
   const uint32_t rest = blockIdx.x / shape.channel_blocks;
   const uint32_t tap_block = rest % shape.tap_blocks;
