@@ -1,10 +1,10 @@
 """Compiles every GPU source for AMD's targets, on a machine that needs no AMD GPU, and tells what they use.
 
-    python -m build_tools.check_amd [--target gfx90a ...] [--only strip]
+    python -m build_tools.check_amd [--target gfx90a ...] [--only strip] [--no-library]
 
 Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
-of the newer targets are added, for the rest. One target's launchers are compiled for the host too. Fails
-where something does not compile or a kernel spills.
+of the newer targets are added, for the rest. The whole library, launchers and operators, is built and linked
+for one target, as setup.py does beside a ROCm torch. Fails where something does not compile or a kernel spills.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 from build_tools.compile import BuildError, run_steps
 from build_tools.resources import KernelUse, parse_amd, summary, table
 from build_tools.target_steps import ReportedStep, reported
-from build_tools.targets import GPU_KERNELS, HIP_FLAGS, ROOT, sources
+from build_tools.targets import GPU_KERNELS, HIP_FLAGS, ROOT, Build, sources
+from build_tools.toolchain import Hip, find_torch
 
 PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 lld-19 llvm-19"
 HIPCC_TARGETS = ["gfx906", "gfx90a", "gfx1030"]
 CLANG_TARGETS = ["gfx942", "gfx1100", "gfx1201"]
-HOST_TOO = "gfx90a"  # the target for which host code is compiled as well
+FULL = "gfx90a"  # the target of the library
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 FOLDER = Path("build/targets")
 REPORT = "-Rpass-analysis=kernel-resource-usage"
@@ -60,11 +61,9 @@ def write_device_libraries(folder: Path) -> None:
 
 
 def compile_step(source: Path, target: str) -> ReportedStep:
-    """Device code of one source for one target, with host code where the target is HOST_TOO."""
-    flags = [flag for flag in HIP_FLAGS if flag != "-fPIC" or target == HOST_TOO]
-    common = [*flags, "-x", "hip", f"--offload-arch={target}", REPORT]
-    if target != HOST_TOO:
-        common.append("--cuda-device-only")
+    """Device code of one source for one target."""
+    flags = [flag for flag in HIP_FLAGS if flag != "-fPIC"]
+    common = [*flags, "-x", "hip", f"--offload-arch={target}", "--cuda-device-only", REPORT]
     if target in HIPCC_TARGETS:
         command = ["hipcc", *common]
     else:
@@ -73,6 +72,14 @@ def compile_step(source: Path, target: str) -> ReportedStep:
     output = FOLDER / target / source.with_suffix(".o")
     # hipcc takes nvcc where it finds one, unless it is told otherwise.
     return reported(f"{target} {source}", command, source, output, {"HIP_PLATFORM": "amd"})
+
+
+def build_library() -> None:
+    """The whole library, through the code that setup.py uses; the link leaves nothing undefined."""
+    library = ROOT / FOLDER / "hip" / "libconvx_gpu.so"
+    hip = Hip(Path(shutil.which("hipcc") or "hipcc"), Path("/usr"), [FULL])
+    Build(find_torch(), None, hip, ROOT / FOLDER / "objects").build({"libconvx_gpu": library})
+    print(f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
 
 
 def check(targets: list[str], only: str) -> bool:
@@ -101,15 +108,18 @@ def main() -> None:
     )
     parser.add_argument("--target", action="append", choices=HIPCC_TARGETS + CLANG_TARGETS)
     parser.add_argument("--only", default="", help="sources whose path contains this")
+    parser.add_argument("--no-library", action="store_true", help="device code alone")
     arguments = parser.parse_args()
     missing = missing_tools()
     if missing:
         sys.exit(f"missing: {', '.join(missing)}\nDebian 12: apt install --no-install-recommends {PACKAGES}")
     try:
+        if not arguments.no_library:
+            build_library()
         good = check(arguments.target or HIPCC_TARGETS + CLANG_TARGETS, arguments.only)
     except BuildError as error:
         sys.exit(str(error))
-    sys.exit(0 if good else "a kernel spills")
+    sys.exit(0 if good else "a kernel spills, see above")
 
 
 if __name__ == "__main__":

@@ -115,6 +115,7 @@ class Build:
         libraries = [
             NO_UNDEFINED,
             *self._torch_libraries(),
+            self._torch_gpu_library_folder("torch_hip"),
             "-ltorch_hip",
             f"-L{self.hip.home / 'lib'}",
             "-lamdhip64",
@@ -129,7 +130,9 @@ class Build:
 
     def _hip_object(self, path: Path, hip: Hip) -> Path:
         targets = [f"--offload-arch={each}" for each in hip.architectures]
-        return self._object(path, [str(hip.hipcc), *HIP_FLAGS, *targets, "-x", "hip"], "hip")
+        # hipcc takes nvcc where it finds one, unless it is told otherwise.
+        compiler = ["env", "HIP_PLATFORM=amd", str(hip.hipcc)]
+        return self._object(path, [*compiler, *HIP_FLAGS, *targets, "-x", "hip"], "hip")
 
     def _object(self, path: Path, command: list[str], variant: str, depend: str = "-MMD") -> Path:
         output = self.folder / variant / path.with_suffix(path.suffix + ".o")
@@ -149,22 +152,27 @@ class Build:
         # nvcc knows where its own runtime is; the static one can't clash with the runtime that torch loaded.
         command = [str(cuda.nvcc), "-shared", "-cudart", "static", *map(str, objects)]
         libraries = ["-Xlinker", "--no-undefined", *self._torch_libraries()]
-        libraries += ["-Xlinker", "--no-as-needed", self._cuda_library_folder(), "-ltorch_cuda"]
+        libraries += [
+            "-Xlinker",
+            "--no-as-needed",
+            self._torch_gpu_library_folder("torch_cuda"),
+            "-ltorch_cuda",
+        ]
         for flag in self.link_flags:
             command += ["-Xcompiler", flag]
         return Step(f"linking {output.name}", [*command, *libraries, "-o", str(output)], output, objects)
 
-    def _cuda_library_folder(self) -> str:
-        """Where libtorch_cuda.so is; a CPU torch has none and gets a stand-in that satisfies the linker."""
-        if self.torch.cuda is not None:
+    def _torch_gpu_library_folder(self, name: str) -> str:
+        """Where torch's GPU library is; a CPU torch has none: a stand-in satisfies the linker."""
+        if self.torch.cuda is not None or self.torch.hip is not None:
             return f"-L{self.torch.root / 'lib'}"
-        source = self.folder / "stub" / "torch_cuda.c"
+        source = self.folder / "stub" / f"{name}.c"
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text("void aoti_torch_get_current_cuda_stream(void) {}\n")
-        library = source.with_name("libtorch_cuda.so")
-        soname = "-Wl,-soname,libtorch_cuda.so"
+        library = source.with_name(f"lib{name}.so")
+        soname = f"-Wl,-soname,{library.name}"
         command = [*self.cxx, "-shared", "-fPIC", "-x", "c", soname, str(source), "-o", str(library)]
-        self._steps[library] = Step("making a stand-in for libtorch_cuda.so", command, library, [source])
+        self._steps[library] = Step(f"making a stand-in for {library.name}", command, library, [source])
         return f"-L{library.parent}"
 
     def _write_information(self) -> Path:
