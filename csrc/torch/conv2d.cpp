@@ -38,9 +38,9 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
   const DeviceScope scope(input_view.device_index);
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
   const Tensor dense_input = dense(input, input_view, layout);
-  const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
-  if (plan->method == &native::method) return native_forward(problem, dense_input, dense_weight, dense_bias);
+  if (plan->method == &native::method) return native_forward(problem, dense_input, weight, dense_bias);
 
+  const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor output = allocate(sizes, layout, input_view);
   Pointers pointers;
   pointers.input = dense_input.const_data_ptr();

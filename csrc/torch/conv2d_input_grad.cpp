@@ -29,9 +29,9 @@ Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
   const DeviceScope scope(grad_view.device_index);
   const auto plan = plan_for(problem, device_traits(grad_view.device_index), algorithm);
   const Tensor dense_grad = dense(output_grad, grad_view, layout);
-  const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
-  if (plan->method == &native::method) return native_input_grad(problem, dense_grad, dense_weight);
+  if (plan->method == &native::method) return native_input_grad(problem, dense_grad, weight);
 
+  const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor input_grad = allocate(sizes, layout, grad_view);
   Pointers pointers;
   pointers.output_grad = dense_grad.const_data_ptr();

@@ -34,6 +34,12 @@ Tensor pad(const ConvProblem& problem, const Tensor& input) {
   return torch::stable::pad(input, IntHeaderOnlyArrayRef(amounts.data(), amounts.size()));
 }
 
+// The weight as torch takes it without a copy of its own: in the layout of the images where it has that.
+Tensor filters(const ConvProblem& problem, const Tensor& weight) {
+  const TensorView view(weight);
+  return view.is_dense(problem.layout) ? weight : dense(weight, view, Layout::nchw);
+}
+
 Tensor activate(Activation activation, Tensor tensor) {
   if (activation == Activation::none) return tensor;
   StableIValue stack[2] = {from(tensor), 0};
@@ -87,7 +93,7 @@ Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Ten
                       const std::optional<Tensor>& bias) {
   const bool transposed = false;
   StableIValue stack[9] = {from(pad(problem, input)),
-                           from(weight),
+                           from(filters(problem, weight)),
                            from(bias),
                            list({problem.stride_h, problem.stride_w}),
                            list(symmetric_padding(problem)),
@@ -107,7 +113,7 @@ Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, 
     sizes[3] += problem.padding_left + problem.padding_right;
   }
   const Tensor input = allocate(sizes, problem.layout, TensorView(output_grad));
-  Tensor gradient = backward(problem, output_grad, input, weight, 0);
+  Tensor gradient = backward(problem, output_grad, input, filters(problem, weight), 0);
   if (!is_symmetric(problem)) {
     gradient = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
     gradient = torch::stable::narrow(gradient, 3, problem.padding_left, problem.in_width);
