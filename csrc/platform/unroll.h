@@ -9,6 +9,15 @@ template <class Body, int... Steps>
 CONVX_DEVICE void unrolled(const Body& body, std::integer_sequence<int, Steps...>) {
   (body(std::integral_constant<int, Steps>()), ...);
 }
+
+template <int Value>
+struct Step {
+  CONVX_DEVICE constexpr operator int() const { return Value; }
+};
+template <class Body, int... Steps>
+CONVX_DEVICE void unrolled_steps(const Body& body, std::integer_sequence<int, Steps...>) {
+  (body(Step<Steps>()), ...);
+}
 }  // namespace detail
 
 // body(std::integral_constant<int, i>()) for i from 0 to N - 1. For long bodies that index register arrays,
@@ -25,7 +34,7 @@ CONVX_DEVICE void unrolled_steps(const Body& body) {
 #if defined(CONVX_SIMT)
   for (int step = 0; step < N; ++step) body(step);
 #else
-  unrolled<N>(body);
+  detail::unrolled_steps(body, std::make_integer_sequence<int, N>());
 #endif
 }
 
