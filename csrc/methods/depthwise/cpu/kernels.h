@@ -63,30 +63,34 @@ void run_columns(const Job& job, const ThreadPool& pool) {
   return run_tasks<PlaneRows<float, Filter, Stride, L>>(job, pool);
 }
 
-template <int Filter, int Stride>
+// channels_last straight from memory; the 16-bit formats only where that is a large part of the work and the
+// conversion is cheap, since each instance costs seconds to compile.
+template <class T, int Filter, int Stride>
 void run_channels(const Job& job, const ThreadPool& pool) {
-  if (job.operation == Operation::weight_grad) {
-    return run_tasks<ChannelWeight<float, ChannelWeightRows<float, Filter, Stride>>>(job, pool);
+  if constexpr (sizeof(T) == 4) {
+    if (job.operation == Operation::weight_grad) {
+      return run_tasks<ChannelWeight<T, ChannelWeightRows<T, Filter, Stride>>>(job, pool);
+    }
+    if constexpr (Stride == 2) {
+      if (job.transposed) return run_tasks<ChannelRows<T, Filter, Stride, true>>(job, pool);
+    }
   }
-  if constexpr (Stride == 2) {
-    if (job.transposed) return run_tasks<ChannelRows<float, Filter, Stride, true>>(job, pool);
+  if constexpr (sizeof(T) == 4 || CONVX_SIMD_BYTES > 16) {
+    run_tasks<ChannelRows<T, Filter, Stride, false>>(job, pool);
   }
-  return run_tasks<ChannelRows<float, Filter, Stride, false>>(job, pool);
 }
 
 template <class T, int Filter, int Stride>
 void run_fast(const Job& job, const ThreadPool& pool) {
-  if constexpr (sizeof(T) == 4) {
-    if (job.algorithm == Algorithm::rows) {
-      return job.channels_last ? run_channels<Filter, Stride>(job, pool)
-                               : run_columns<Filter, Stride>(job, pool);
-    }
+  if (job.algorithm == Algorithm::rows) {
+    if (job.channels_last) return run_channels<T, Filter, Stride>(job, pool);
+    if constexpr (sizeof(T) == 4) return run_columns<Filter, Stride>(job, pool);
   }
   if (job.operation == Operation::weight_grad) return run_tasks<BlockedWeight<T, Filter, Stride>>(job, pool);
   if constexpr (Stride == 2) {
     if (job.transposed) return run_tasks<BlockedRows<T, Filter, Stride, true>>(job, pool);
   }
-  return run_tasks<BlockedRows<T, Filter, Stride, false>>(job, pool);
+  run_tasks<BlockedRows<T, Filter, Stride, false>>(job, pool);
 }
 
 template <class T>

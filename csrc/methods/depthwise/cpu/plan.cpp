@@ -35,10 +35,17 @@ bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits
     case Algorithm::blocked:
       return is_common(problem) && lanes_fit_channels(problem, device) &&
              !(channels_last && problem.dtype == DType::float32);
-    case Algorithm::rows:
-      if (!is_common(problem) || problem.dtype != DType::float32) return false;
-      if (channels_last) return lanes_fit_channels(problem, device);
-      return problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1;
+    case Algorithm::rows: {
+      if (!is_common(problem)) return false;
+      const bool wide = problem.dtype == DType::float32;
+      if (!channels_last) {
+        return wide && (problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1);
+      }
+      // The 16-bit formats have the sweep without a stride to undo, where conversion is an instruction.
+      const bool plain = problem.operation == Operation::forward ||
+                         (problem.operation == Operation::input_grad && problem.stride_h == 1);
+      return lanes_fit_channels(problem, device) && (wide || (plain && device.isa != CpuIsa::baseline));
+    }
   }
   return false;
 }
@@ -62,6 +69,9 @@ struct Efficiency {
 };
 Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
   if (algorithm == Algorithm::general) return {0.15, 0.08};
+  if (problem.dtype != DType::float32 && problem.layout == Layout::nhwc) {
+    return algorithm == Algorithm::rows ? Efficiency{0.3, 0.6} : Efficiency{0.2, 0.5};
+  }
   if (problem.layout == Layout::nhwc) return {0.6, 0.9};
   // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
   // other.
