@@ -19,7 +19,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool wide_channe
   if (stride == 1) {
     if (size == kSmall) return {4, filter == 7 ? 1 : 2, filter == 3, filter == 3 ? 5 : 4};
     if (filter == 3) return {7, 7, true, wide_channels ? 4 : 5};
-    if (!wide_channels) return filter == 5 ? Tile{7, 7, false, 4} : Tile{4, 4, false, 4};
+    if (!wide_channels) return filter == 5 ? Tile{7, 7, false, 4} : Tile{4, 3, false, 4};
     return filter == 5 ? Tile{4, 7, true, 3} : Tile{};
   }
   if (transposed) {

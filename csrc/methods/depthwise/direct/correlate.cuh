@@ -83,12 +83,10 @@ struct CorrelateShape {
       convx::keep_per_lane(axis->result_size);
       convx::keep_per_lane(axis->result_step);
       convx::keep_per_lane(axis->tiles);
-      if constexpr (Gradient) {
-        convx::keep_per_lane(axis->spacing);
-        convx::keep_per_lane(axis->stride);
-        convx::keep_per_lane(axis->padding);
-        convx::keep_per_lane(axis->dilation);
-      }
+      convx::keep_per_lane(axis->spacing);
+      convx::keep_per_lane(axis->padding);
+      convx::keep_per_lane(axis->dilation);
+      if constexpr (Gradient) convx::keep_per_lane(axis->stride);
     }
     for (FastDivide* divide : {&divide_inner, &divide_outer, &divide_tile_columns, &divide_block_channels,
                                &divide_window_chunks, &rows.divide_spacing, &columns.divide_spacing}) {
@@ -149,8 +147,8 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   const int channel_begin = shape.divide_channel_blocks.remainder(block) * shape.block_channels;
   const int64_t image_begin =
       static_cast<int64_t>(shape.divide_channel_blocks.quotient(block)) * shape.block_images;
-  const int residue_row = shape.divide_residue_columns.quotient(residue);
-  const int residue_column = shape.divide_residue_columns.remainder(residue);
+  const int residue_row = Gradient ? shape.divide_residue_columns.quotient(residue) : 0;
+  const int residue_column = Gradient ? shape.divide_residue_columns.remainder(residue) : 0;
 
   // Neighbouring threads take neighbouring tiles of a plane, or neighbouring channels where those are last.
   const uint32_t inner = shape.divide_inner.remainder(threadIdx.x);
@@ -177,7 +175,8 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   const int source_step_column = Gradient ? 1 : shape.columns.source_step;
   const int source_width = shape.columns.source_size;
   const int tap_pitch = source_step_column * shape.columns.spacing;
-  for (int s = 0; s < shape.sources; ++s) {
+  const int sources = Gradient ? shape.sources : 1;
+  for (int s = 0; s < sources; ++s) {
     const int source_channel = Gradient ? channel * shape.sources + s : channel / shape.multiplier;
     const T* const plane =
         source + (active ? image * shape.source_image + source_channel * shape.source_plane : 0);
