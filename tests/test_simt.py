@@ -62,7 +62,7 @@ def driver(request: pytest.FixtureRequest) -> Path:
 def test_kernels_are_exact(driver: Path, device: str) -> None:
     """Every candidate of every covering problem gives the float64 reference's result."""
     lines = []
-    for values in (problems.COMMON, problems.GENERAL):
+    for values in (problems.COMMON, problems.SMALL_PLANES, problems.GENERAL):
         for operation in problems.OPERATIONS:
             for layout in problems.LAYOUTS:
                 rows = problems.covering(values, seed=len(lines))
@@ -73,16 +73,17 @@ def test_kernels_are_exact(driver: Path, device: str) -> None:
     if device == DEVICES[-1]:
         lines = lines[::3]  # the kernels are those of the first device
     output = run_all(driver, lines)
-    assert output.count("\nRUN ") >= 20, "this family ran hardly any of the problems"
+    assert output.count("\nRUN ") >= 5, "this family ran hardly any of the problems"
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_order_of_threads_does_not_matter(driver: Path, device: str) -> None:
     """One problem of each operation and layout, in every order of lanes, warps and blocks."""
-    row = {"dtype": "float32", "filter": (3, 3), "stride": (1, 1), "padding": "same", "size": (17, 40)}
+    row = {"dtype": "float32", "filter": (3, 3), "stride": (1, 1), "padding": "same"}
     row |= {"channels": 24, "batch": 3, "epilogue": "bias"}
     lines = [
-        problems.line(row, operation, layout, device, ",".join(ORDERS))
+        problems.line(row | {"size": size}, operation, layout, device, ",".join(ORDERS))
+        for size in ((17, 40), (14, 14))
         for operation in problems.OPERATIONS
         for layout in problems.LAYOUTS
     ]

@@ -24,6 +24,18 @@ COMMON: Values = {
     "epilogue": ["", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"],
 }
 
+# The square planes of a network's last layers, which have families of their own.
+SMALL_PLANES: Values = {
+    "dtype": ["float32", "bfloat16", "float16"],
+    "filter": [(3, 3), (5, 5)],
+    "stride": [(1, 1)],
+    "padding": ["same"],
+    "size": [(7, 7), (14, 14)],
+    "channels": [1, 3, 8, 33, 64],
+    "batch": [1, 2, 5, 9],
+    "epilogue": ["", "bias", "bias relu6", "bias silu"],
+}
+
 # What convolutions may be beside.
 GENERAL: Values = {
     "dtype": ["float32", "bfloat16", "float16", "float64"],
