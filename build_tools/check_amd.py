@@ -4,7 +4,8 @@
 
 Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
 of the newer targets are added, for the rest. The whole library, launchers and operators, is built and linked
-for one target, as setup.py does beside a ROCm torch. Fails where something does not compile or a kernel spills.
+for one target, as setup.py does beside a ROCm torch. Fails where something does not compile or a kernel
+spills.
 """
 
 from __future__ import annotations
