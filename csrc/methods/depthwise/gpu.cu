@@ -13,6 +13,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_strip(plan, problem, pointers, stream);
     case kPlane:
       return launch_plane(plan, problem, pointers, stream);
+    case kPlaneSplit:
+      return launch_plane_split(plan, problem, pointers, stream);
     case kStripWeight:
       return launch_strip_weight(plan, problem, pointers, stream);
     case kPlaneWeight:

@@ -1,0 +1,75 @@
+// From a plan to a launch of the plane_split kernel, for one element type.
+#pragma once
+#include "methods/depthwise/family.h"
+#include "methods/depthwise/plane_split/kernel.cuh"
+#include "platform/launch.h"
+
+namespace convx::depthwise::plane_split {
+
+template <class T>
+Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {
+  const View view = strip::view_of(problem);
+  const Geometry geometry = geometry_of(view, problem.filter_height);
+  const bool forward = problem.operation == Operation::forward;
+  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
+  Arguments<T> a{};
+  a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
+  a.weight = static_cast<const T*>(pointers.weight);
+  a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
+  a.result = static_cast<T*>(pointers.result);
+  a.planes = geometry.planes;
+  a.planes_of_block = static_cast<int>(plan["planes"]);
+  a.source_floats = static_cast<int>(source_floats(geometry, a.planes_of_block, sizeof(T)));
+  a.source_height = static_cast<int>(view.source_height),
+  a.source_width = static_cast<int>(view.source_width);
+  a.result_height = static_cast<int>(view.result_height),
+  a.result_width = static_cast<int>(view.result_width);
+  a.first_source_row = static_cast<int>(geometry.first_source_row);
+  a.first_source_column = static_cast<int>(geometry.first_source_column);
+  a.first_result_row = static_cast<int>(geometry.first_result_row);
+  a.first_result_column = static_cast<int>(geometry.first_result_column);
+  a.strips = divide_by(geometry.strips), a.units = divide_by(geometry.units());
+  a.channels = divide_by(view.result_channels);
+  a.flip = view.flip;
+  a.activation = forward ? problem.activation : Activation::none;
+  return a;
+}
+
+template <class T, int Filter, Mapping M>
+void start(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  const Arguments<T> a = arguments_of<T>(plan, problem, pointers);
+  const Geometry geometry = geometry_of(strip::view_of(problem), Filter);
+  Grid grid;
+  grid.x = static_cast<uint32_t>((a.planes + a.planes_of_block - 1) / a.planes_of_block);
+  with_lanes(plan["lanes"], [&](auto width) {
+    launch_kernel(plane_split_kernel<decltype(width)::value, T, Filter, M>, "depthwise plane_split", grid,
+                  static_cast<uint32_t>(plan["threads"]),
+                  static_cast<uint32_t>(shared_bytes(geometry, a.planes_of_block, sizeof(T))), stream, a);
+  });
+}
+
+template <class T, int Filter>
+void start_filter(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  switch (strip::view_of(problem).mapping) {
+    case Mapping::correlate1:
+      return start<T, Filter, Mapping::correlate1>(plan, problem, pointers, stream);
+    case Mapping::correlate2:
+      return start<T, Filter, Mapping::correlate2>(plan, problem, pointers, stream);
+    case Mapping::transpose2:
+      return start<T, Filter, Mapping::transpose2>(plan, problem, pointers, stream);
+  }
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  switch (problem.filter_height) {
+    case 3:
+      return start_filter<T, 3>(plan, problem, pointers, stream);
+    case 5:
+      return start_filter<T, 5>(plan, problem, pointers, stream);
+    default:
+      return start_filter<T, 7>(plan, problem, pointers, stream);
+  }
+}
+
+}  // namespace convx::depthwise::plane_split
