@@ -64,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--algorithm", default="auto", help='ask convx for a method or a kernel, as "depthwise/strip"')
-    add("--all-candidates", action="store_true", help="also time every kernel that could run a problem")
+    add(
+        "--all-candidates",
+        action="store_true",
+        help="also time every kernel that could run a problem, for benchmarks.fit; into a file of their own",
+    )
     add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
     add("--quick", action="store_true", help="few rounds")
@@ -94,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     partial = options.quick or options.warm or options.algorithm != "auto" or any(filters)
     path = None
     if options.output or not partial:
-        path = (options.output or RESULTS) / device_slug(device) / f"{options.suite}.json"
+        # A file of its own: several times as large, and read by benchmarks.fit alone.
+        file = f"{options.suite}_candidates.json" if options.all_candidates else f"{options.suite}.json"
+        path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
     command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
     results = Results(options.suite, environment(device), command.strip(), {})

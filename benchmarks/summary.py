@@ -14,7 +14,10 @@ BEGIN, END = "<!-- results: written by python -m benchmarks.summary -->", "<!-- 
 
 def tables() -> str:
     """Markdown of all committed results, GPUs first."""
-    paths = sorted(RESULTS.glob("*/*.json"), key=lambda path: (path.parent.name.startswith("cpu"), path))
+    paths = sorted(
+        (path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("_candidates")),
+        key=lambda path: (path.parent.name.startswith("cpu"), path),
+    )
     if not paths:
         return "No results are committed yet."
     return "\n\n".join(_section(path, load(path)) for path in paths)

@@ -29,6 +29,8 @@ class Row:
     tiling: dict[str, int]
     workspace_bytes: int
     predicted_us: float
+    source: str
+    """Of predicted_us: "estimated", "measured on NVIDIA H200", "scaled from NVIDIA H200"."""
     chosen: bool
 
     @property
@@ -58,9 +60,11 @@ class Explanation:
         return next(row for row in self.rows if row.chosen)
 
     def __str__(self) -> str:
-        table = [("", "method", "plan", "workspace", "predicted")]
+        table = [("", "method", "plan", "workspace", "predicted", "prediction")]
         for row in self.rows:
-            measures = (f"{row.workspace_bytes} B", f"{row.predicted_us:.1f} us") if row.can_run else ("", "")
+            measures = ("", "", "")
+            if row.can_run:
+                measures = (f"{row.workspace_bytes} B", f"{row.predicted_us:.1f} us", row.source)
             table.append(("->" if row.chosen else "", row.method, row.plan, *measures))
         lines = [self.problem, f"on {self.device}", *aligned(table)]
         return "\n".join([*lines, f"takes {self.chosen.algorithm}: {self.why}"])
@@ -84,7 +88,7 @@ def explain_problem(problem: Any, device: Any, algorithm: str = "auto") -> Expla
     marked = False
     for method in core.explain(problem, device):
         if not method.supported:
-            rows.append(Row(method.method, False, method.reason, "", {}, 0, 0.0, False))
+            rows.append(Row(method.method, False, method.reason, "", {}, 0, 0.0, "", False))
         for plan in method.plans:
             chosen = not marked and method.method == choice.plan.method and plan.describe() == wanted
             marked = marked or chosen
@@ -97,6 +101,7 @@ def explain_problem(problem: Any, device: Any, algorithm: str = "auto") -> Expla
                     dict(plan.tiling),
                     plan.workspace_bytes,
                     plan.predicted_us,
+                    plan.source,
                     chosen,
                 )
             )

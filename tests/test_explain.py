@@ -24,7 +24,7 @@ def test_every_method_has_a_row_and_one_is_chosen(operation: str, where: str) ->
     assert {row.method for row in explanation.rows} == {row["name"] for row in convx.methods()}
     assert sum(row.chosen for row in explanation.rows) == 1
     able = [row for row in explanation.rows if row.can_run]
-    assert explanation.chosen.predicted_us == min(row.predicted_us for row in able)
+    assert explanation.chosen.predicted_us <= 1.02 * min(row.predicted_us for row in able)
     assert all(row.can_run or row.reason for row in explanation.rows)
     assert operation in explanation.problem
 
@@ -35,7 +35,7 @@ def test_prints_a_table() -> None:
     lines = text.splitlines()
     assert lines[0].startswith("forward float32 nchw 1x8x6x6 -> 4x4x4")
     assert lines[1].startswith("on cpu (")
-    assert lines[2].split() == ["method", "plan", "workspace", "predicted"]
+    assert lines[2].split() == ["method", "plan", "workspace", "predicted", "prediction"]
     assert any("can't run: " in line and line.split()[0] == "depthwise" for line in lines)
     assert any(line.startswith("->  native") for line in lines)
     assert lines[-1].startswith("takes native: ")

@@ -167,6 +167,7 @@ void bind_plans(py::module_& module) {
       .def_property_readonly("tiling", &tiling)
       .def_readonly("workspace_bytes", &Plan::workspace_bytes)
       .def_readonly("predicted_us", &Plan::predicted_us)
+      .def_readonly("source", &Plan::source)
       .def("describe", [](const Plan& plan) { return describe(plan); })
       .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
   py::class_<Choice>(module, "Choice", "The plan that a call takes, and why.")

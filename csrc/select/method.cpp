@@ -18,10 +18,10 @@ std::string describe(const Plan& plan) {
   std::string text = plan.method == nullptr ? "?" : plan.method->name;
   if (!plan.candidate.empty()) text += "/" + plan.candidate;
   for (const auto& [name, value] : plan.tiling) text += std::string(" ") + name + "=" + std::to_string(value);
-  char prediction[64];
-  std::snprintf(prediction, sizeof prediction, ", workspace %lld B, predicted %.1f us",
+  char prediction[80];
+  std::snprintf(prediction, sizeof prediction, ", workspace %lld B, predicted %.1f us, ",
                 static_cast<long long>(plan.workspace_bytes), plan.predicted_us);
-  return text + prediction;
+  return text + prediction + plan.source;
 }
 
 }  // namespace convx

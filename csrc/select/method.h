@@ -28,6 +28,7 @@ struct Plan {
   std::vector<std::pair<const char*, int64_t>> tiling;
   int64_t workspace_bytes = 0;
   double predicted_us = 0;
+  std::string source = "estimated";                 // of the prediction; or "measured on NVIDIA H200"
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
 };
 
@@ -40,6 +41,6 @@ struct Method {
 };
 
 std::string describe(
-    const Plan& plan);  // "depthwise/strip rows=4 columns=4 …, workspace 0 B, predicted 3.1 us"
+    const Plan& plan);  // "depthwise/strip rows=4 columns=4 …, workspace 0 B, predicted 3.1 us, estimated"
 
 }  // namespace convx

@@ -20,8 +20,8 @@ struct Choice {
 };
 
 // algorithm: "auto", a method ("depthwise") or one of its candidates ("depthwise/strip"). auto takes the
-// plan with the least predicted time, native included. A named one that can't run throws InvalidArgument
-// with the condition that fails and what could run instead.
+// plan with the least predicted time, native where it wins by more than 2 %. A named one that can't run
+// throws InvalidArgument with the condition that fails and what could run instead.
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);
 
 struct Explanation {

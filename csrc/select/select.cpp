@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "methods/native/native.h"
 #include "select/registry.h"
 
 namespace convx {
@@ -84,6 +85,8 @@ void check_algorithm(const std::string& algorithm) {
 }
 
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  // A call of convx takes less of the host than one of torch: within what measurements differ by, it wins.
+  constexpr double kNativeMargin = 1.02;
   check_algorithm(algorithm);
   if (algorithm != "auto") return select_named(problem, device, algorithm);
   Choice best;
@@ -95,8 +98,10 @@ Choice select(const ConvProblem& problem, const DeviceTraits& device, const std:
       continue;
     }
     Plan plan = method->candidates(problem, device).front();
-    if (best.plan.method == nullptr || plan.predicted_us < best.plan.predicted_us)
+    const double margin = method == &native::method ? kNativeMargin : 1;
+    if (best.plan.method == nullptr || plan.predicted_us * margin < best.plan.predicted_us) {
       best.plan = std::move(plan);
+    }
   }
   best.why = "the least predicted time" + reasons;
   return best;

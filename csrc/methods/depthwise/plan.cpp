@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <map>
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/depthwise/family.h"
+#include "select/measured.h"
 
 namespace convx::depthwise {
 
@@ -33,6 +35,25 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   return Support::no(reasons);
 }
 
+// Where a kernel was measured on problems like this, its best tiling is taken to have that time; the family's
+// estimates tell how the other tilings compare.
+void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  std::map<std::string, double> least;
+  for (const Plan& plan : plans) {
+    const auto [found, first] = least.emplace(plan.candidate, plan.predicted_us);
+    if (!first) found->second = std::min(found->second, plan.predicted_us);
+  }
+  for (const auto& [candidate, estimate] : least) {
+    const Measured measured = measured_time("depthwise/" + candidate, problem, device);
+    if (!measured) continue;
+    for (Plan& plan : plans) {
+      if (plan.candidate != candidate) continue;
+      if (plan.predicted_us == estimate) plan.source = measured.source;
+      plan.predicted_us *= measured.us / estimate;
+    }
+  }
+}
+
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
   std::vector<Plan> plans;
   for (const Family* family : families(device.backend)) {
@@ -41,6 +62,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
     family->append(problem, device, plans);
     for (size_t i = first; i < plans.size(); ++i) plans[i].method = &method;
   }
+  take_measured_times(problem, device, plans);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;

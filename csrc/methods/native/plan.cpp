@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "methods/native/native.h"
+#include "select/measured.h"
 
 namespace convx::native {
 namespace {
@@ -46,7 +47,7 @@ Cost depthwise_gpu(const ConvProblem& problem) {
   return {std::max(multiple, 1.5) * slow, 2.5};
 }
 
-double predict_us(const ConvProblem& problem, const DeviceTraits& device) {
+double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   const bool cpu = device.backend == Backend::cpu;
   double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
   // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
@@ -55,13 +56,14 @@ double predict_us(const ConvProblem& problem, const DeviceTraits& device) {
   Cost cost = cpu ? Cost{1.5, 20} : Cost{1.5, 2.5};
   if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
   // Dense convolutions reach about half of the arithmetic rate; depthwise ones are bound by memory.
-  double time =
-      std::max(bytes_us * cost.multiple, flops_us * (problem.is_depthwise() ? 1 : 2)) + cost.call_us;
-  if (problem.activation != Activation::none) {  // a pass of its own over the output
-    const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
-    time += 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (cpu ? 3 : 2);
-  }
-  return time;
+  return std::max(bytes_us * cost.multiple, flops_us * (problem.is_depthwise() ? 1 : 2)) + cost.call_us;
+}
+
+// A pass of its own over the output.
+double activation_us(const ConvProblem& problem, const DeviceTraits& device) {
+  if (problem.activation == Activation::none) return 0;
+  const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
+  return 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (device.backend == Backend::cpu ? 3 : 2);
 }
 
 Support supports(const ConvProblem&, const DeviceTraits&) {
@@ -71,7 +73,10 @@ Support supports(const ConvProblem&, const DeviceTraits&) {
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
   Plan plan;
   plan.method = &method;
-  plan.predicted_us = predict_us(problem, device);
+  const Measured measured = measured_time("native", problem, device);
+  if (measured) plan.source = measured.source;
+  plan.predicted_us =
+      (measured ? measured.us : estimate_us(problem, device)) + activation_us(problem, device);
   return {plan};
 }
 
