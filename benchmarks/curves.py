@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 WIDEST = (8, 16, 32, 64, 1 << 30)
 # Points at maps of another width count this much less for every step between them: they decide where a
 # width was measured at other batches alone.
-_OTHER_WIDTH = 0.02
+_OTHER_WIDTH = 0.005
 # Pulls slopes that few points determine towards half a doubling of the time for each one of the bytes.
 _PRIOR_SLOPE, _PRIOR_WEIGHT = 0.5, 0.05
 _FAINT = 1e-7  # of the weights, so that the nearest points count where all are far

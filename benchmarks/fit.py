@@ -22,7 +22,7 @@ from convx import _libraries
 
 MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "select" / "measured"
 SMOOTHING = (0.4, 0.6, 0.8, 1.1, 1.5)  # octaves of bytes
-# Of two that cost the same, what noise can tell apart, the one that follows the measurements more closely.
+# Of those that cost the same but for noise, the one that serves the measured layers best.
 SAME_COST = 0.002
 # convx is taken where torch is predicted to be faster by less (csrc/select/select.cpp).
 NATIVE_MARGIN = 0.98
@@ -163,42 +163,47 @@ def recorded(times: Times, records: Iterable[Record]) -> list[Choice]:
     return result
 
 
+def _mean_regret(made: Sequence[Choice]) -> float:
+    return geomean(choice.regret for choice in made)
+
+
 def cost(made: Sequence[Choice]) -> str:
     regrets = [choice.regret for choice in made]
     share = [sum(regret > limit for regret in regrets) / len(regrets) for limit in (1.03, 1.1)]
-    return f"{geomean(regrets):8.4f} {share[0]:8.1%} {share[1]:8.1%} {max(regrets):8.2f} {len(regrets):7d}"
+    return f"{_mean_regret(made):8.4f} {share[0]:8.1%} {share[1]:8.1%} {max(regrets):8.2f} {len(regrets):7d}"
 
 
 _HEAD = f"{'geomean':>8} {'> 3 %':>8} {'> 10 %':>8} {'worst':>8} {'rows':>7}"
 
 
-def report(made: Sequence[Choice], worst: int) -> str:
-    """Tables of chosen over fastest: by what a row is, and the worst rows."""
+def report(made: Sequence[Choice], unseen: Sequence[Choice], worst: int) -> str:
+    """Chosen over fastest by what a row is, with curves through all layers and without its own, and the
+    worst rows."""
     kinds: dict[str, Callable[[Problem], str]] = {
         "operation": lambda problem: problem.operation,
         "dtype": lambda problem: problem.dtype,
         "layout": lambda problem: problem.layout,
-        "batch": lambda problem: str(problem.batch),
-        "filter, stride": lambda problem: (
-            f"{problem.shape.filter}x{problem.shape.filter}, {problem.shape.stride}"
-        ),
+        "batch": lambda problem: f"{problem.batch:4d}",
+        "filter": lambda problem: f"{problem.shape.filter}, stride {problem.shape.stride}",
     }
-    lines = [f"{'':30} {_HEAD}"]
+    lines = [f"{'':30}{'all layers':>42}{'layer left out':>46}", f"{'':30} {_HEAD}    {_HEAD}"]
     for kind, value in kinds.items():
-        groups: dict[str, list[Choice]] = {}
-        for choice in made:
-            groups.setdefault(value(choice.problem), []).append(choice)
-        lines += [f"{kind + ' ' + name:30} {cost(members)}" for name, members in groups.items()]
-    lines.append("\nworst rows, the layer left out:")
-    for choice in sorted(made, key=lambda choice: -choice.regret)[:worst]:
-        problem, shape = choice.problem, choice.problem.shape
-        lines.append(
-            f"{choice.regret:6.2f}  {problem.operation} {problem.dtype} {problem.layout} "
-            f"batch {problem.batch} {shape.in_channels}x{shape.size}x{shape.size} "
-            f"{shape.filter}x{shape.filter} stride {shape.stride}: "
-            f"{choice.algorithm} {choice.us:.1f} us, {choice.fastest} {choice.fastest_us:.1f} us"
-        )
+        for name in sorted({value(choice.problem) for choice in made}):
+            costs = [cost([c for c in each if value(c.problem) == name]) for each in (made, unseen)]
+            lines.append(f"{kind + ' ' + name:30} " + "    ".join(costs))
+    for title, each in (("all layers", made), ("the layer left out", unseen)):
+        lines.append(f"\nworst rows, {title}:")
+        lines += map(_row, sorted(each, key=lambda choice: -choice.regret)[:worst])
     return "\n".join(lines)
+
+
+def _row(choice: Choice) -> str:
+    problem, shape = choice.problem, choice.problem.shape
+    return (
+        f"{choice.regret:6.2f}  {problem.operation} {problem.dtype} {problem.layout} batch {problem.batch} "
+        f"{shape.in_channels}x{shape.size}x{shape.size} {shape.filter}x{shape.filter} stride {shape.stride}: "
+        f"{choice.algorithm} {choice.us:.1f} us, {choice.fastest} {choice.fastest_us:.1f} us"
+    )
 
 
 def _order(entry: tuple[Series, int]) -> tuple[object, ...]:
@@ -259,10 +264,15 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> Path:
     trials = {smoothing: choices(times, smoothing, True) for smoothing in SMOOTHING}
     for smoothing, made in trials.items():
         print(f"{f'layer left out, {smoothing} octaves':30} {cost(made)}")
-    costs = {smoothing: geomean(choice.regret for choice in made) for smoothing, made in trials.items()}
-    best = next(smoothing for smoothing in SMOOTHING if costs[smoothing] < min(costs.values()) + SAME_COST)
-    print(f"{f'all layers, {best} octaves':30} {cost(choices(times, best, False))}\n")
-    print(report(trials[best], worst))
+    least = min(map(_mean_regret, trials.values()))
+    fitted = {
+        smoothing: choices(times, smoothing, False)
+        for smoothing, unseen in trials.items()
+        if _mean_regret(unseen) < least + SAME_COST
+    }
+    best = min(fitted, key=lambda smoothing: _mean_regret(fitted[smoothing]))
+    print(f"{f'all layers, {best} octaves':30} {cost(fitted[best])}\n")
+    print(report(fitted[best], trials[best], worst))
     name = re.sub(r"[^a-z0-9]+", "_", device.lower()).strip("_")
     target = output / f"{name}.inc"
     output.mkdir(parents=True, exist_ok=True)
@@ -282,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit", description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="results of one device (default: all committed)")
     parser.add_argument("--output", type=Path, default=MEASURED, help="folder of the C++ files")
-    parser.add_argument("--worst", type=int, default=20, help="rows to show")
+    parser.add_argument("--worst", type=int, default=10, help="rows to show")
     options = parser.parse_args(arguments)
     if options.files:
         fit_device(options.files, options.output, options.worst)

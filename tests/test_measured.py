@@ -198,4 +198,4 @@ def test_curves_choose_the_fastest_for_layers_that_they_have_not_seen() -> None:
     assert {choice.algorithm for choice in made} == {"native", "depthwise/fast"}
     before = fit.recorded(times, records())
     assert all(choice.algorithm == "depthwise/slow" and choice.regret > 1.5 for choice in before)
-    assert "batch 64" in fit.report(made, 3)
+    assert "batch   64" in fit.report(made, made, 3)
