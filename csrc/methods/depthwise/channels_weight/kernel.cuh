@@ -21,24 +21,24 @@ struct ChannelsWeightArguments {
   int across, across_tiles, shares;
   int first_step, end_step, chunk_steps;
   int64_t units;
-  int64_t pixel_bytes, in_row_bytes, out_row_bytes;
+  uint32_t pixel_bytes, in_row_bytes, out_row_bytes;
   FastDivide vectors, unit_tiles, chunks;
 };
 
 // What a thread reads of one pixel: channels as they lie in memory.
 template <class T, int Channels>
-struct ChannelWord {
-  static_assert(Channels == 1 || sizeof(T) == 2, "pairs of 16-bit channels");
-  uint32_t bits = 0;
+struct ChannelWords {
+  static constexpr int kBytes = Channels * static_cast<int>(sizeof(T));
+  Packed<(kBytes + 3) / 4> packed{};
   CONVX_DEVICE void read(const unsigned char* bytes) {
     const T* const address = reinterpret_cast<const T*>(bytes);
-    if constexpr (Channels * sizeof(T) == 4) {
-      bits = load_packed<1>(address).word[0];
+    if constexpr (kBytes >= 4) {
+      packed = load_packed<kBytes / 4>(address);
     } else {
-      bits = load<T, 1>(address).element[0].bits;
+      packed.word[0] = load<T, 1>(address).element[0].bits;
     }
   }
-  CONVX_DEVICE float get(int channel) const { return unpack<T>(bits, channel); }
+  CONVX_DEVICE float get(int channel) const { return packed.template get<T>(channel); }
 };
 
 // Bit j where column + j lies in [0, width).
@@ -53,13 +53,14 @@ CONVX_DEVICE uint32_t inside_mask(int column, int width) {
 }
 
 // Columns: output columns of a tile.
-template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns, int Blocks>
-CONVX_KERNEL(kChannelsWeightThreads, Blocks)
+template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns>
+CONVX_KERNEL((kChannelsWeightThreads<T, Lanes, Filter, Stride, Channels, Columns>), 1)
 channels_weight_kernel(ChannelsWeightArguments a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   constexpr int kTaps = Filter * Filter, kWindow = (Columns - 1) * Stride + Filter;
   constexpr int kRing = (Filter + Stride - 1) / Stride;  // output rows that an input row meets
-  using Word = ChannelWord<T, Channels>;
+  constexpr bool kRowSums = sizeof(T) == 4;
+  using Words = ChannelWords<T, Channels>;
   CONVX_DYNAMIC_SHARED(shared);
   const int place = threadIdx.x % a.across, share = threadIdx.x / a.across;
   const int block = blockIdx.x % a.blocks, slice = blockIdx.x / a.blocks;
@@ -69,6 +70,13 @@ channels_weight_kernel(ChannelsWeightArguments a) {
   const bool active = across_tile < a.across_tiles && share < a.shares;
   const int first_unit = static_cast<int>(a.units * slice / a.slices);
   const int end_unit = active ? static_cast<int>(a.units * (slice + 1) / a.slices) : first_unit;
+
+  // Made to depend on the thread, which keeps them in registers: NVIDIA's compiler fetches what is the same
+  // for all anew at each use, and a fetch between loads shares their scoreboards and waits for them all.
+  const auto own = [&](uint32_t value) { return active ? value : 0; };
+  const uint32_t pixel_bytes = own(a.pixel_bytes);
+  const uint32_t in_row_bytes = own(a.in_row_bytes), out_row_bytes = own(a.out_row_bytes);
+  const uint32_t in_height = own(a.in_height), out_height = own(a.out_height);
 
   float sum[Channels][kTaps] = {};
   for (int unit = first_unit + share; unit < end_unit; unit += a.shares) {
@@ -84,52 +92,52 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     // The rows to be read next; addresses advance, for the offsets of all columns would take registers.
     int in_row = begin * Stride - a.padding_top, out_row = begin - kRing + 1;
     const unsigned char* input = static_cast<const unsigned char*>(a.input) + channel * sizeof(T) +
-                                 (static_cast<int64_t>(image) * a.in_height + in_row) * a.in_row_bytes +
-                                 in_column * a.pixel_bytes;
+                                 (static_cast<int64_t>(image) * a.in_height + in_row) * in_row_bytes +
+                                 in_column * static_cast<int64_t>(pixel_bytes);
     const unsigned char* output_grad =
         static_cast<const unsigned char*>(a.output_grad) + channel * sizeof(T) +
-        (static_cast<int64_t>(image) * a.out_height + out_row) * a.out_row_bytes + out_column * a.pixel_bytes;
-    const auto read_input = [&](Word(&row)[kWindow]) {
-      const uint32_t mask = static_cast<unsigned>(in_row) < static_cast<unsigned>(a.in_height) ? in_mask : 0;
-      const unsigned char* source = input;
+        (static_cast<int64_t>(image) * a.out_height + out_row) * out_row_bytes +
+        out_column * static_cast<int64_t>(pixel_bytes);
+    const auto read_input = [&](Words(&row)[kWindow], bool wanted) {
+      const bool inside = wanted && static_cast<uint32_t>(in_row) < in_height;
+      const uint32_t mask = inside ? in_mask : 0;
       CONVX_UNROLL
-      for (int j = 0; j < kWindow; ++j, source += a.pixel_bytes) {
-        row[j] = Word();
-        if (mask >> j & 1u) row[j].read(source);
+      for (int j = 0; j < kWindow; ++j) {
+        row[j] = Words();
+        if (mask >> j & 1u) row[j].read(input + static_cast<uint64_t>(pixel_bytes) * j);
       }
       ++in_row;
-      input += a.in_row_bytes;
+      input += in_row_bytes;
     };
-    const auto read_grad = [&](Word(&row)[Columns]) {
-      const uint32_t mask =
-          static_cast<unsigned>(out_row) < static_cast<unsigned>(a.out_height) ? out_mask : 0;
-      const unsigned char* source = output_grad;
+    const auto read_grad = [&](Words(&row)[Columns], bool wanted) {
+      const bool inside = wanted && static_cast<uint32_t>(out_row) < out_height;
+      const uint32_t mask = inside ? out_mask : 0;
       CONVX_UNROLL
-      for (int j = 0; j < Columns; ++j, source += a.pixel_bytes) {
-        row[j] = Word();
-        if (mask >> j & 1u) row[j].read(source);
+      for (int j = 0; j < Columns; ++j) {
+        row[j] = Words();
+        if (mask >> j & 1u) row[j].read(output_grad + static_cast<uint64_t>(pixel_bytes) * j);
       }
       ++out_row;
-      output_grad += a.out_row_bytes;
+      output_grad += out_row_bytes;
     };
 
     float grad[kRing][Columns][Channels];
-    const auto keep_grad = [&](int slot, const Word(&row)[Columns]) {
+    const auto keep_grad = [&](int slot, const Words(&row)[Columns]) {
       CONVX_UNROLL
       for (int j = 0; j < Columns; ++j) {
         CONVX_UNROLL
         for (int c = 0; c < Channels; ++c) grad[slot][j][c] = row[j].get(c);
       }
     };
-    Word input_row[kWindow], grad_row[Columns];
+    Words input_row[kWindow], grad_row[Columns];
     // Phase p of the walk puts its output row in slot p; the kRing - 1 rows before lie in slots 1 and up.
     CONVX_UNROLL
     for (int slot = 1; slot < kRing; ++slot) {
-      read_grad(grad_row);
+      read_grad(grad_row, true);
       keep_grad(slot, grad_row);
     }
-    read_grad(grad_row);
-    read_input(input_row);
+    read_grad(grad_row, true);
+    read_input(input_row, true);
     for (int base = begin; base < end; base += kRing) {
       CONVX_UNROLL
       for (int phase = 0; phase < kRing; ++phase) {
@@ -144,25 +152,35 @@ channels_weight_kernel(ChannelsWeightArguments a) {
             for (int c = 0; c < Channels; ++c) window[j][c] = input_row[j].get(c);
           }
           if (half == 0) keep_grad(phase, grad_row);
-          // The next row's loads are in flight during this row's arithmetic; the last row's have no
-          // successor.
-          const bool last = step + 1 >= end;
-          if (half == 0 && !last) read_grad(grad_row);
-          if (half + 1 < Stride || !last) read_input(input_row);
+          // The next row's loads are in flight during this row's arithmetic; the last row's load nothing.
+          const bool more = step + 1 < end;
+          if (half == 0) read_grad(grad_row, more);
+          read_input(input_row, half + 1 < Stride || more);
           CONVX_UNROLL
           for (int r = half; r < Filter; r += Stride) {
             // Tap row r meets the output row of r / Stride steps before.
             const int slot = (phase - r / Stride + kRing) % kRing;
+            // float32 adds up a row apart, which keeps the chain of roundings short; the 16-bit formats
+            // round their result far more coarsely.
+            float row_sum[Filter][Channels];
+            CONVX_UNROLL
+            for (int i = 0; i < Filter * Channels; ++i) {
+              const int q = i / Channels, c = i % Channels;
+              row_sum[q][c] = kRowSums ? 0.0f : sum[c][r * Filter + q];
+            }
             CONVX_UNROLL
             for (int v = 0; v < Columns; ++v) {
               CONVX_UNROLL
-              for (int q = 0; q < Filter; ++q) {
-                CONVX_UNROLL
-                for (int c = 0; c < Channels; ++c) {
-                  float& tap = sum[c][r * Filter + q];
-                  tap = multiply_add(window[v * Stride + q][c], grad[slot][v][c], tap);
-                }
+              for (int i = 0; i < Filter * Channels; ++i) {
+                const int q = i / Channels, c = i % Channels;
+                row_sum[q][c] = multiply_add(window[v * Stride + q][c], grad[slot][v][c], row_sum[q][c]);
               }
+            }
+            CONVX_UNROLL
+            for (int i = 0; i < Filter * Channels; ++i) {
+              const int q = i / Channels, c = i % Channels;
+              float& tap = sum[c][r * Filter + q];
+              tap = kRowSums ? tap + row_sum[q][c] : row_sum[q][c];
             }
           }
         }
@@ -170,29 +188,39 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     }
   }
 
-  // The block's shares add up in turn: [tap of channel][place].
-  float* const totals = reinterpret_cast<float*>(shared);
-  for (int turn = a.shares - 1; turn > 0; --turn) {
-    if (share == turn) {
-      CONVX_UNROLL
-      for (int i = 0; i < Channels * kTaps; ++i) {
-        float* const total = totals + i * a.across + place;
-        *total = turn == a.shares - 1 ? sum[i / kTaps][i % kTaps] : *total + sum[i / kTaps][i % kTaps];
-      }
-    }
-    block_barrier();
-  }
-  if (share != 0 || !active) return;
-  const int64_t partial = static_cast<int64_t>(slice) * a.across_tiles + across_tile;
   const bool direct = a.slices == 1 && a.across_tiles == 1;
-  CONVX_UNROLL
-  for (int i = 0; i < Channels * kTaps; ++i) {
-    const int c = i / kTaps, tap = i % kTaps;
-    const float total = a.shares > 1 ? sum[c][tap] + totals[i * a.across + place] : sum[c][tap];
+  const auto write = [&](uint32_t writer, int c, int tap, float total) {
+    const int tile = a.vectors.quotient(writer);
+    if (tile >= a.across_tiles) return;
+    const int64_t target = static_cast<int64_t>(writer - tile * a.vectors.divisor) * Channels + c;
     if (direct) {
-      static_cast<T*>(a.result)[static_cast<int64_t>(channel + c) * kTaps + tap] = narrow<T>(total);
+      static_cast<T*>(a.result)[target * kTaps + tap] = narrow<T>(total);
     } else {
-      static_cast<float*>(a.result)[(partial * kTaps + tap) * a.channels + channel + c] = total;
+      const int64_t partial = static_cast<int64_t>(slice) * a.across_tiles + tile;
+      static_cast<float*>(a.result)[(partial * kTaps + tap) * a.channels + target] = total;
+    }
+  };
+  if (a.shares == 1) {
+    if (!active) return;
+    CONVX_UNROLL
+    for (int i = 0; i < Channels * kTaps; ++i) write(flat, i / kTaps, i % kTaps, sum[i / kTaps][i % kTaps]);
+    return;
+  }
+  // All threads add up the shares, a channel at a time: [tap][share][place].
+  float* const totals = reinterpret_cast<float*>(shared);
+  CONVX_UNROLL
+  for (int c = 0; c < Channels; ++c) {
+    if (c > 0) block_barrier();
+    CONVX_UNROLL
+    for (int tap = 0; tap < kTaps; ++tap) totals[tap * blockDim.x + threadIdx.x] = sum[c][tap];
+    block_barrier();
+    for (int i = threadIdx.x; i < a.across * kTaps; i += blockDim.x) {
+      const int tap = i / a.across, column = i - tap * a.across;
+      float total = 0;
+      for (int other = 0; other < a.shares; ++other) {
+        total += totals[tap * blockDim.x + other * a.across + column];
+      }
+      write(static_cast<uint32_t>(block) * a.across + column, c, tap, total);
     }
   }
 }

@@ -15,11 +15,10 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
 template <class T, int Filter, int Stride, int Channels, int Columns>
 void launch_channels_weight_tiling(int64_t lanes, uint32_t threads, const ChannelsWeightArguments& arguments,
                                    Stream stream) {
-  constexpr int kBlocks = channels_weight_blocks(Channels, Filter, Stride, Columns);
   const Grid grid{static_cast<uint32_t>(arguments.blocks) * static_cast<uint32_t>(arguments.slices)};
-  const uint32_t shared = arguments.shares > 1 ? Channels * Filter * Filter * arguments.across * 4 : 16;
+  const uint32_t shared = arguments.shares > 1 ? Filter * Filter * threads * 4 : 16;
   with_lanes(lanes, [&](auto width) {
-    launch_kernel(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns, kBlocks>,
+    launch_kernel(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns>,
                   "depthwise channels_weight", grid, threads, shared, stream, arguments);
   });
 }
@@ -38,6 +37,10 @@ void launch_channels_weight_filter(int64_t channels, int64_t columns, int64_t la
         return launch_channels_weight_tiling<T, Filter, Stride, 2, 4>(lanes, threads, arguments, stream);
       }
     }
+  } else if constexpr (Filter == 3 && Stride == 1) {
+    if (channels == 2) {
+      return launch_channels_weight_tiling<T, Filter, Stride, 2, 7>(lanes, threads, arguments, stream);
+    }
   }
   if constexpr (Filter < 7) {
     launch_channels_weight_tiling<T, Filter, Stride, 1, 7>(lanes, threads, arguments, stream);
@@ -53,7 +56,7 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
       reinterpret_cast<uintptr_t>(pointers.input) | reinterpret_cast<uintptr_t>(pointers.output_grad);
   if (address % (channels * sizeof(T)) != 0) {  // a view that starts at an odd element
     channels = 1;
-    columns = 7;
+    columns = problem.filter_height == 7 ? 4 : 7;
   }
   const ChannelsWeightGeometry geometry =
       channels_weight_geometry(problem, channels, columns, plan["tiles_across"] != 0, across, plan["rows"]);
@@ -78,9 +81,9 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
   arguments.end_step = static_cast<int>(geometry.first_step + geometry.steps);
   arguments.chunk_steps = static_cast<int>(plan["rows"]);
   arguments.units = geometry.units(problem);
-  arguments.pixel_bytes = problem.in_channels * static_cast<int64_t>(sizeof(T));
-  arguments.in_row_bytes = problem.in_width * arguments.pixel_bytes;
-  arguments.out_row_bytes = problem.out_width * arguments.pixel_bytes;
+  arguments.pixel_bytes = static_cast<uint32_t>(problem.in_channels * sizeof(T));
+  arguments.in_row_bytes = static_cast<uint32_t>(problem.in_width) * arguments.pixel_bytes;
+  arguments.out_row_bytes = static_cast<uint32_t>(problem.out_width) * arguments.pixel_bytes;
   arguments.vectors = FastDivide(static_cast<uint32_t>(geometry.vectors));
   arguments.unit_tiles = FastDivide(static_cast<uint32_t>(geometry.tiles / geometry.across_tiles));
   arguments.chunks = FastDivide(static_cast<uint32_t>(geometry.chunks));

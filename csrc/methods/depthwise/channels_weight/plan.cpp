@@ -15,29 +15,37 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (problem.in_width >= kLimit / 4 || problem.in_height >= kLimit / 4 ||
       problem.padding_top >= kLimit / 4 || problem.padding_left >= kLimit / 4 ||
       geometry.units(problem) >= kLimit || geometry.vectors * geometry.tiles >= kLimit ||
-      problem.weight_elements() >= kLimit) {
-    return Support::no("needs fewer than 2^30 rows of tiles and 2^30 threads across");
+      problem.weight_elements() >= kLimit ||
+      std::max(problem.in_width, problem.out_width) >= kLimit / 4 / problem.in_channels) {
+    return Support::no("needs fewer than 2^30 rows of tiles, threads across and bytes of a row");
   }
   return Support::yes();
 }
 
-struct Across {
-  int64_t threads;     // across a block
-  double utilisation;  // fraction of the lanes that have work
-};
+// Fraction of the lanes that have work, and of the bytes of a sector, with `across` threads side by side and
+// blocks of up to `most` threads for `count` channel vectors (times tiles).
+double lane_utilisation(int64_t count, int64_t across, int64_t most, int64_t vector_bytes, int64_t lanes) {
+  const int64_t threads = most / across * across;
+  double utilisation = static_cast<double>(count) / (divide_up(count, across) * across) * threads /
+                       (divide_up(threads, lanes) * lanes);
+  // Blocks that read less than a cache line of a pixel halved the bandwidth.
+  if (across < count && across * vector_bytes < 96) utilisation *= 0.6;
+  if (across < count && across * vector_bytes % 32 != 0) utilisation *= 0.95;
+  return utilisation;
+}
 
-// Threads across a block for `count` channel vectors (times tiles): few idle lanes, whole sectors of memory.
-Across choose_across(int64_t count, int64_t vector_bytes, int64_t lanes) {
-  Across best{1, 0};
-  for (int64_t across = std::min<int64_t>(count, kChannelsWeightThreads);
+// Threads side by side for few idle lanes and whole sectors of memory.
+int64_t choose_across(int64_t count, int64_t vector_bytes, int64_t lanes) {
+  int64_t best = 1;
+  double most = 0;
+  for (int64_t across = std::min<int64_t>(count, kChannelsWeightSmallBlock);
        across >= std::min<int64_t>(count, 8); --across) {
-    const int64_t threads = kChannelsWeightThreads / across * across;
-    double utilisation = static_cast<double>(count) / (divide_up(count, across) * across) * threads /
-                         (divide_up(threads, lanes) * lanes);
-    // Blocks that read less than a cache line of a pixel halved the bandwidth.
-    if (across < count && across * vector_bytes < 96) utilisation *= 0.6;
-    if (across < count && across * vector_bytes % 32 != 0) utilisation *= 0.95;
-    if (utilisation > best.utilisation) best = {across, utilisation};
+    const double utilisation =
+        lane_utilisation(count, across, kChannelsWeightSmallBlock, vector_bytes, lanes);
+    if (utilisation > most) {
+      best = across;
+      most = utilisation;
+    }
   }
   return best;
 }
@@ -50,66 +58,131 @@ double efficiency(const ConvProblem& problem) {
   return half ? 0.3 : 0.4;
 }
 
-void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64_t channels, int64_t columns,
-                   bool tiles_across, std::vector<Plan>& plans) {
-  const int64_t tiles = divide_up(problem.out_width, columns);
-  const Across across = choose_across(problem.in_channels / channels * (tiles_across ? tiles : 1),
-                                      channels * element_size(problem.dtype), device.lanes);
-  const int64_t blocks_of_registers =
-      channels_weight_blocks(channels, problem.filter_height, problem.stride_h, columns);
-  const int64_t ring = divide_up(problem.filter_height, problem.stride_h);
-  const double used_columns = static_cast<double>(problem.out_width) / (tiles * columns);
+// A tile that channels_weight is compiled for, with a name where it competes with another.
+struct Tile {
+  const char* candidate;
+  int64_t channels, columns;
+};
+
+// The tilings of one tile and way to lay tiles: the best that needs the second kernel and the best that
+// sums in the block alone.
+struct BestPlans {
+  Plan sliced, once;
+};
+
+void keep_better(Plan& best, const Plan& plan) {
+  if (best.tiling.empty() || plan.predicted_us < best.predicted_us) best = plan;
+}
+
+// Blocks of `most` threads at most, of which `across` lie side by side.
+void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Tile& tile, bool tiles_across,
+                int64_t across, int64_t most, BestPlans& best) {
+  const int64_t filter = problem.filter_height, stride = problem.stride_h;
+  const int64_t element = element_size(problem.dtype), taps = filter * filter;
+  const int64_t tiles = divide_up(problem.out_width, tile.columns);
+  const double utilisation =
+      lane_utilisation(problem.in_channels / tile.channels * (tiles_across ? tiles : 1), across, most,
+                       tile.channels * element, device.lanes);
+  const double used_columns = static_cast<double>(problem.out_width) / (tiles * tile.columns);
   const double stream =
-      stream_us(problem, device, efficiency(problem) * across.utilisation * (0.5 + 0.5 * used_columns));
-  Plan best;
+      stream_us(problem, device, efficiency(problem) * utilisation * (0.5 + 0.5 * used_columns));
+  // A step's instructions of a warp: sums, loads with their addresses and masks.
+  const double instructions = 1.2 * taps * tile.columns * tile.channels +
+                              6.0 * (stride * ((tile.columns - 1) * stride + filter) + tile.columns);
+  const int64_t steps = channels_weight_geometry(problem, 1, tile.columns, tiles_across, 1, 1).steps;
   int64_t last_rows = 0;
-  for (int64_t pieces = 1; pieces <= 32; pieces *= 2) {
-    const int64_t steps = channels_weight_geometry(problem, channels, columns, tiles_across, 1, 1).steps;
+  for (int64_t pieces = 1; pieces <= 64; pieces *= 2) {
     const int64_t rows = divide_up(std::max<int64_t>(steps, 1), pieces);
     if (rows == last_rows) break;
     last_rows = rows;
     const ChannelsWeightGeometry geometry =
-        channels_weight_geometry(problem, channels, columns, tiles_across, across.threads, rows);
+        channels_weight_geometry(problem, tile.channels, tile.columns, tiles_across, across, rows);
     const int64_t units = geometry.units(problem);
-    const int64_t most_shares = std::min(kChannelsWeightThreads / across.threads, units);
+    const int64_t most_shares = std::min(most / across, units);
     const double partial_us =
         geometry.across_tiles * problem.weight_elements() * 8.0 / (device.bandwidth_GBps * 1e3);
     // Each chunk reads the output rows before it again.
-    const double halo = pieces == 1 ? 1 : 1 + 0.5 * (ring - 1) / rows;
+    const double halo = pieces == 1 ? 1 : 1 + 0.5 * (divide_up(filter, stride) - 1) / rows;
     for (int64_t shares = 1; shares <= most_shares;
          shares = shares < most_shares ? std::min(2 * shares, most_shares) : shares + 1) {
-      const int64_t threads = divide_up(shares * across.threads, device.lanes) * device.lanes;
-      const int64_t resident = std::max(device.multiprocessors, 1) *
-                               std::max<int64_t>(1, blocks_of_registers * kChannelsWeightThreads / threads);
-      const double round_us =
-          0.5 * problem.stride_h * (rows + 1) + 0.3;  // one row's loads in flight at a time
-      Slices slices = choose_slices({geometry.blocks, divide_up(units, shares), resident, 2, round_us,
-                                     stream * halo, partial_us, geometry.across_tiles});
-      slices.predicted_us += 0.1 * (shares - 1);  // they add up in turn
-      if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
-      best.candidate = "channels_weight";
-      best.kernel = kChannelsWeight;
-      best.tiling = {{"lanes", device.lanes},    {"channels", channels},
-                     {"columns", columns},       {"tiles_across", tiles_across ? 1 : 0},
-                     {"across", across.threads}, {"rows", rows},
-                     {"shares", shares},         {"slices", slices.count}};
-      const int64_t partials = geometry.partials(slices.count);
-      best.workspace_bytes = partials == 1 ? 0 : partials * problem.weight_elements() * 4;
-      best.predicted_us = slices.predicted_us;
+      const int64_t threads = divide_up(shares * across, device.lanes) * device.lanes;
+      const int64_t resident =
+          std::max(device.multiprocessors, 1) *
+          std::max<int64_t>(
+              1, channels_weight_resident(element, filter, stride, tile.channels, tile.columns) / threads);
+      // One row's loads are in flight at a time; four schedulers share the warps of a block.
+      const double issue_us = std::max(1.0, threads / (4.0 * device.lanes)) * instructions / 1700;
+      const double round_us = 0.6 + rows * std::max(0.4 * stride, issue_us);
+      const SliceWork work{geometry.blocks, divide_up(units, shares), resident, 2, round_us, stream * halo,
+                           partial_us,      geometry.across_tiles};
+      const double adding_us = shares > 1 ? 0.2 * tile.channels + 0.01 * shares : 0;
+      const auto plan_of = [&](const char* candidate, int64_t slices, double predicted_us) {
+        Plan plan;
+        plan.candidate = candidate;
+        plan.kernel = kChannelsWeight;
+        plan.tiling = {{"lanes", device.lanes},   {"channels", tile.channels},
+                       {"columns", tile.columns}, {"tiles_across", tiles_across ? 1 : 0},
+                       {"across", across},        {"rows", rows},
+                       {"shares", shares},        {"slices", slices}};
+        const int64_t partials = geometry.partials(slices);
+        plan.workspace_bytes = partials == 1 ? 0 : partials * problem.weight_elements() * 4;
+        plan.predicted_us = predicted_us + adding_us;
+        return plan;
+      };
+      if (geometry.across_tiles == 1) {
+        keep_better(best.once, plan_of("channels_weight_once", 1, sliced_us(work, 1)));
+      }
+      const Slices slices = choose_slices(work);
+      if (geometry.partials(slices.count) > 1) {
+        keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.predicted_us));
+      }
     }
   }
-  plans.push_back(best);
+}
+
+void append_tile(const ConvProblem& problem, const DeviceTraits& device, const Tile& tile,
+                 BestPlans& best_of_all, std::vector<Plan>& plans) {
+  const int64_t element = element_size(problem.dtype), taps = problem.filter_height * problem.filter_width;
+  // The sums of a large block's shares go through shared memory, of which 48 KB need no opting in.
+  const int64_t largest = std::min(channels_weight_threads(device.lanes, element, problem.filter_height,
+                                                           problem.stride_h, tile.channels, tile.columns),
+                                   48 * 1024 / (taps * 4) / device.lanes * device.lanes);
+  const int64_t vectors = problem.in_channels / tile.channels;
+  for (const bool tiles_across : {false, true}) {
+    const int64_t tiles = divide_up(problem.out_width, tile.columns);
+    if (tiles_across && tiles == 1) continue;
+    BestPlans best;
+    const int64_t count = vectors * (tiles_across ? tiles : 1);
+    const int64_t usual = choose_across(count, tile.channels * element, device.lanes);
+    try_blocks(problem, device, tile, tiles_across, usual, kChannelsWeightSmallBlock, best);
+    if (!tiles_across) {
+      try_blocks(problem, device, tile, false, usual, largest, best);
+      for (int64_t across = 8; across < std::min<int64_t>(usual, 64); across *= 2) {
+        try_blocks(problem, device, tile, false, across, largest, best);
+      }
+    }
+    if (!best.sliced.tiling.empty()) plans.push_back(best.sliced);
+    if (!best.once.tiling.empty()) keep_better(best_of_all.once, best.once);
+  }
 }
 
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
-  const auto append_both = [&](int64_t channels, int64_t columns) {
-    append_tiling(problem, device, channels, columns, false, plans);
-    if (problem.out_width > columns) append_tiling(problem, device, channels, columns, true, plans);
+  const int64_t filter = problem.filter_height;
+  const bool half = element_size(problem.dtype) == 2, even = problem.in_channels % 2 == 0;
+  BestPlans best;
+  const auto append_one = [&](const char* candidate, int64_t channels, int64_t columns) {
+    append_tile(problem, device, {candidate, channels, columns}, best, plans);
   };
-  if (problem.filter_height == 7) return append_both(1, 4);
-  const bool pairs = element_size(problem.dtype) == 2 && problem.in_channels % 2 == 0;
-  if (pairs && problem.filter_height == 5) append_both(2, 4);
-  append_both(pairs ? 2 : 1, 7);
+  if (filter == 7) {
+    append_one("channels_weight", 1, 4);
+  } else if (half && even) {
+    append_one("channels_weight", 2, 7);
+    if (filter == 5) append_one("channels_weight_narrow", 2, 4);
+  } else {
+    append_one("channels_weight", 1, 7);
+    if (!half && even && filter == 3 && problem.stride_h == 1) append_one("channels_weight_pairs", 2, 7);
+  }
+  if (!best.once.tiling.empty()) plans.push_back(best.once);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ plane_weight_kernel(PlaneWeightArguments a) {
   constexpr int kParts = Side == 14 ? 4 : 1, kPlanes = Lanes / kParts, kQuarter = 7, kPlane = Side * Side;
   // Input rows and columns of a lane: a quarter reads into its neighbours.
   constexpr int kReach = kParts == 4 ? kQuarter + kPadding : kQuarter;
+  constexpr bool kRowSums = sizeof(T) == 4;
   constexpr int kTensorBytes = kPlanes * kPlane * static_cast<int>(sizeof(T));
   CONVX_DYNAMIC_SHARED(shared);
   CONVX_SHARED(uint64_t, barriers, [kPlaneWeightThreads / 32][kStages]);
@@ -98,14 +99,23 @@ plane_weight_kernel(PlaneWeightArguments a) {
       for (int r = 0; r < Filter; ++r) {
         const int row = i - r + kPadding;  // of the output, read through tap row r
         if (row < 0 || row >= kQuarter) continue;
+        // float32 adds up a row apart: one chain over a plane and its images would round seven times
+        // as a chain of rows. The 16-bit formats round their result far more coarsely.
+        float row_sum[Filter];
+        CONVX_UNROLL
+        for (int q = 0; q < Filter; ++q) row_sum[q] = kRowSums ? 0.0f : sum[r * Filter + q];
         CONVX_UNROLL
         for (int v = 0; v < kQuarter; ++v) {
           CONVX_UNROLL
           for (int q = 0; q < Filter; ++q) {
             const int j = v + q - kPadding;
             if (j < 0 || j >= kReach) continue;
-            sum[r * Filter + q] = multiply_add(window[j], grad[row][v], sum[r * Filter + q]);
+            row_sum[q] = multiply_add(window[j], grad[row][v], row_sum[q]);
           }
+        }
+        CONVX_UNROLL
+        for (int q = 0; q < Filter; ++q) {
+          sum[r * Filter + q] = kRowSums ? sum[r * Filter + q] + row_sum[q] : row_sum[q];
         }
       }
     }

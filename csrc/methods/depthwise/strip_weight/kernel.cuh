@@ -75,6 +75,8 @@ strip_weight_kernel(StripWeightArguments a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   constexpr int kRows = kStripWeightRows, kInputRows = (kRows - 1) * Stride + Filter, kTaps = Filter * Filter;
   constexpr int kOutputs = Columns / Stride, kWindow = (kOutputs - 1) * Stride + Filter;
+  constexpr int kWords = Columns / kPerWord<T>, kGradWords = (kOutputs + kPerWord<T> - 1) / kPerWord<T>;
+  constexpr bool kWholeGradWords = Aligned && kOutputs % kPerWord<T> == 0;  // else one 16-bit element
   const int lane = threadIdx.x % Lanes, warp = threadIdx.x / Lanes, warps = blockDim.x / Lanes;
   const int channel = blockIdx.x % a.channels, slice = blockIdx.x / a.channels;
   const int segment = lane / a.segment_lanes, in_segment = lane - segment * a.segment_lanes;
@@ -106,15 +108,14 @@ strip_weight_kernel(StripWeightArguments a) {
     const uint32_t grad_mask =
         owns && in_range ? columns_inside<Aligned, kOutputs>(out_column, a.out_width) : 0;
 
-    Packed<Columns / kPerWord<T>> input_strip[kInputRows];
-    Packed<kOutputs / kPerWord<T>> grad_strip[kRows];
+    Packed<kWords> input_strip[kInputRows];
+    Packed<kGradWords> grad_strip[kRows];
     const auto load_row = [&](int i) {
       const bool inside = static_cast<unsigned>(in_row + i) < static_cast<unsigned>(a.in_height);
-      input_strip[i] =
-          load_strip_words<Aligned, Columns / kPerWord<T>>(input + i * a.in_width, inside ? input_mask : 0);
+      input_strip[i] = load_strip_words<Aligned, kWords>(input + i * a.in_width, inside ? input_mask : 0);
       if (i % Stride == 0 && i / Stride < kRows) {
         const int row = i / Stride;
-        grad_strip[row] = load_strip_words<Aligned, kOutputs / kPerWord<T>>(
+        grad_strip[row] = load_strip_words<kWholeGradWords, kGradWords>(
             output_grad + row * a.out_width, out_row + row < a.out_height ? grad_mask : 0);
       }
     };

@@ -16,7 +16,7 @@ template <class T>
 constexpr int strip_rows_ahead(int filter, int stride, int columns, bool aligned) {
   if (!aligned || filter == 7) return 4;
   if (sizeof(T) == 4) return columns == 2 ? 11 : filter == 3 ? 8 : stride == 1 ? 7 : 6;
-  return columns == 8 || filter == 3 ? 6 : 11;
+  return columns == 8 || (filter == 3 && columns == 4) ? 6 : 11;
 }
 
 template <class T, int Filter, int Stride, int Columns, bool Aligned>
@@ -39,6 +39,11 @@ void launch_strip_weight_filter(int64_t columns, bool aligned, int64_t lanes, ui
   } else if (columns == 4) {
     launch_strip_weight_tiling<T, Filter, Stride, 4, true>(lanes, threads, arguments, stream);
   } else if constexpr (Filter < 7) {
+    if constexpr (kWidest == 8 && Stride == 2) {
+      if (columns == 2) {
+        return launch_strip_weight_tiling<T, Filter, Stride, 2, true>(lanes, threads, arguments, stream);
+      }
+    }
     constexpr int kOther = kWidest == 4 ? 2 : 8;
     launch_strip_weight_tiling<T, Filter, Stride, kOther, true>(lanes, threads, arguments, stream);
   }

@@ -29,6 +29,7 @@ double efficiency(const ConvProblem& problem, int64_t columns, bool aligned) {
                  : problem.filter_height == 5 ? (half ? 0.55 : 0.93)
                                               : 0.45;
   if (problem.filter_height == 7 && half) value = 0.4;
+  if (columns * element_size(problem.dtype) < 8) value *= 0.7;
   if (columns * element_size(problem.dtype) < 16) value *= half && problem.filter_height > 3 ? 0.95 : 0.85;
   return aligned ? value : 0.5 * value;
 }
@@ -67,7 +68,9 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
 
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const int64_t widest = 16 / element_size(problem.dtype);
-  for (int64_t columns = widest; columns >= widest / 2; columns /= 2) {
+  // Pairs of 16-bit columns are for rows such as 14 at stride 2; at stride 1 plane_weight has those.
+  const int64_t narrowest = problem.stride_w == 2 ? 2 : widest / 2;
+  for (int64_t columns = widest; columns >= narrowest; columns /= 2) {
     // The 7x7 sums leave registers for strips of four columns, and their halo spans three.
     if (problem.filter_height == 7 && columns != 4) continue;
     if (strip_weight_aligned(problem, columns)) append_tiling(problem, device, columns, true, plans);
