@@ -1,8 +1,9 @@
 // Depthwise forward and input gradient where channels are last. Lanes lie along the channels, Channels each;
-// a thread owns Rows x Columns results of its channels, loads every source row once (row reuse), a row ahead
-// of its use, and walks over images and row groups with its filter at hand. Neighbouring blocks stream
+// a thread owns Rows x Columns results of its channels, loads every source row once (row reuse), some rows
+// ahead of its use, and walks over images and row groups with its filter at hand. Neighbouring blocks stream
 // neighbouring parts of the same pixel rows, so that halo rows are found in cache.
 #pragma once
+#include "methods/depthwise/channels/lane.cuh"
 #include "methods/epilogue.cuh"
 #include "platform/platform.h"
 
@@ -44,48 +45,37 @@ struct TileAxis {
 struct ChannelsShape {
   int channels, source_height, source_width, result_height, result_width;
   int padding_top, padding_left;
-  int column_tiles, row_tiles, slices;
+  int column_tiles, row_tiles;
   uint32_t blocks;  // of one slice
-  int64_t units;    // batch * row_tiles, split evenly over the slices
+  // Units are batch * row_tiles, split evenly: the first longer_slices have one more than slice_units.
+  uint32_t slice_units, longer_slices;
   bool turn_filter;
   Activation activation;
-  FastDivide divide_vectors, divide_row_tiles;  // by channels / Channels, by row_tiles
+  FastDivide divide_vectors, divide_row_tiles,
+      divide_blocks;  // by channels / Channels, by row_tiles, by blocks
 };
 
 // Resident filters live in registers, others in shared memory, where each thread reads only its own column.
-// Without AnyActivation, there are none, relu and relu6: the code of the others costs registers.
-template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows,
+// Depth is the number of source rows in flight. Without AnyActivation, there are none, relu and relu6: the
+// code of the others costs registers.
+template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
           bool Resident, int Blocks, bool AnyActivation>
-CONVX_KERNEL(kThreads, Blocks)
+CONVX_KERNEL(kThreads, CONVX_TIGHT_BLOCKS(Blocks))
 channels_last(const T* source, const T* weight, const T* bias, T* result, ChannelsShape shape) {
-  using A = Accumulator<T>;
   using Axis = TileAxis<Filter, Stride, Transposed>;
-  using Vec = Vector<T, Channels>;
+  using Pixel = Lane<T, Channels>;
   constexpr int kTaps = Filter * Filter;
   constexpr int kSourceRows = Axis::sources(Rows), kSourceColumns = Axis::sources(Columns);
-  constexpr int kRowValues = Columns * Channels;
-  CONVX_SHARED(Vec, shared_filter, [Resident ? 1 : kTaps * kThreads]);
-  CONVX_SHARED(A, shared_row, [AnyActivation ? kRowValues * kThreads : 1]);
+  constexpr int kRing = Depth < kSourceRows ? Depth + 1 : kSourceRows;
+  // The next unit's first rows can be fetched during the last ones of this, for they meet the same slots.
+  constexpr bool kAcross = Depth < kSourceRows && kSourceRows % kRing == 0;
+  CONVX_SHARED(uint32_t, shared_filter, [Resident ? 1 : kTaps * kThreads]);
 
-  const uint32_t slice = blockIdx.x / shape.blocks;
+  const uint32_t slice = shape.divide_blocks.quotient(blockIdx.x);
   const uint32_t unit_thread = (blockIdx.x - slice * shape.blocks) * kThreads + threadIdx.x;
   const int column_tile = shape.divide_vectors.quotient(unit_thread);
   if (column_tile >= shape.column_tiles) return;
   const int channel = shape.divide_vectors.remainder(unit_thread) * Channels;
-
-  A filter[Resident ? kTaps : 1][Channels];
-  CONVX_UNROLL
-  for (int tap = 0; tap < kTaps; ++tap) {
-    Vec taps;
-    CONVX_UNROLL
-    for (int v = 0; v < Channels; ++v) {
-      taps.element[v] = weight[int64_t(channel + v) * kTaps + (shape.turn_filter ? kTaps - 1 - tap : tap)];
-      if constexpr (Resident) filter[tap][v] = widen(taps.element[v]);
-    }
-    if constexpr (!Resident) shared_filter[tap * kThreads + threadIdx.x] = taps;
-  }
-  const bool clamped = shape.activation == Activation::relu || shape.activation == Activation::relu6;
-  const bool plain = shape.activation == Activation::none;
 
   // In the transposed form a tile begins where result + padding is a multiple of the stride.
   const int x = column_tile * Columns - (Transposed ? shape.padding_left % Stride : 0);
@@ -100,60 +90,103 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   for (int t = 0; t < Columns; ++t) {
     if (x + t >= 0 && x + t < shape.result_width) result_inside |= 1u << t;
   }
-  const int source_pitch = shape.source_width * shape.channels,
-            result_pitch = shape.result_width * shape.channels;
+  // In bytes: 32 bits within a tile.
+  const int pixel_pitch = shape.channels * static_cast<int>(sizeof(T));
+  const int source_pitch = shape.source_width * pixel_pitch, result_pitch = shape.result_width * pixel_pitch;
+  const char* const source_lane =
+      reinterpret_cast<const char*>(source + static_cast<int64_t>(source_x) * shape.channels + channel);
+  char* const result_lane =
+      reinterpret_cast<char*>(result + static_cast<int64_t>(x) * shape.channels + channel);
 
-  source += static_cast<int64_t>(source_x) * shape.channels + channel;
-  result += static_cast<int64_t>(x) * shape.channels + channel;
+  struct Unit {
+    const char* source;
+    char* result;
+    int source_y, y;
+  };
+  const auto locate = [&](uint32_t number) {
+    const uint32_t image = shape.divide_row_tiles.quotient(number);
+    Unit unit;
+    unit.y = static_cast<int>(number - image * shape.row_tiles) * Rows -
+             (Transposed ? shape.padding_top % Stride : 0);
+    unit.source_y = Transposed ? (unit.y + shape.padding_top) / Stride - (Filter - 1) / Stride
+                               : unit.y * Stride - shape.padding_top;
+    unit.source =
+        source_lane + (static_cast<int64_t>(image) * shape.source_height + unit.source_y) * source_pitch;
+    unit.result = result_lane + (static_cast<int64_t>(image) * shape.result_height + unit.y) * result_pitch;
+    return unit;
+  };
+  // Slot i % kRing holds source row i.
+  Pixel rows[kRing][kSourceColumns];
+  const auto fetch = [&](const Unit& unit, int i, Pixel* row) {
+    const char* const line = unit.source + i * static_cast<int64_t>(source_pitch);
+    const uint32_t inside =
+        static_cast<uint32_t>(unit.source_y + i) < static_cast<uint32_t>(shape.source_height) ? source_inside
+                                                                                              : 0;
+    CONVX_UNROLL
+    for (int j = 0; j < kSourceColumns; ++j) {
+      row[j] = Pixel();
+      if (inside >> j & 1) row[j].read(line + static_cast<int64_t>(j * pixel_pitch));
+    }
+  };
 
-  const uint32_t unit_begin = static_cast<uint32_t>(shape.units * slice / shape.slices);
-  const uint32_t unit_end = static_cast<uint32_t>(shape.units * (slice + 1) / shape.slices);
-  for (uint32_t unit = unit_begin; unit < unit_end; ++unit) {
-    const uint32_t image = shape.divide_row_tiles.quotient(unit);
-    const int row_tile = unit - image * shape.row_tiles;
-    const int y = row_tile * Rows - (Transposed ? shape.padding_top % Stride : 0);
-    const int source_y = Transposed ? (y + shape.padding_top) / Stride - (Filter - 1) / Stride
-                                    : y * Stride - shape.padding_top;
-    const T* const source_tile =
-        source + (static_cast<int64_t>(image) * shape.source_height + source_y) * source_pitch;
-    T* const result_tile = result + (static_cast<int64_t>(image) * shape.result_height + y) * result_pitch;
+  uint32_t number = slice * shape.slice_units + (slice < shape.longer_slices ? slice : shape.longer_slices);
+  const uint32_t end = number + shape.slice_units + (slice < shape.longer_slices ? 1 : 0);
+  Unit unit = locate(number);
+  unrolled_steps<kRing - 1>([&](auto source_row) {
+    const int i = source_row;
+    fetch(unit, i, rows[i]);
+  });
 
-    // Slot i % 2 holds source row i: one is used while the next arrives.
-    Vec rows[2][kSourceColumns];
-    const auto fetch = [&](int i, Vec* row) {
-      const T* element = source_tile + i * static_cast<int64_t>(source_pitch);
-      const uint32_t inside = static_cast<uint32_t>(source_y + i) < static_cast<uint32_t>(shape.source_height)
-                                  ? source_inside
-                                  : 0;
-      CONVX_UNROLL
-      for (int j = 0; j < kSourceColumns; ++j) {
-        row[j] = Vec{};
-        if (inside >> j & 1) row[j] = load<T, Channels>(element);
-        element += shape.channels;
+  // Behind the first rows' loads, with which they are in flight.
+  float filter[Resident ? kTaps : 1][Channels];
+  {
+    LaneFilter<T, kTaps, Channels> taps;
+    taps.read(weight + static_cast<int64_t>(channel) * kTaps);
+    CONVX_UNROLL
+    for (int tap = 0; tap < kTaps; ++tap) {
+      if constexpr (Resident) {
+        CONVX_UNROLL
+        for (int v = 0; v < Channels; ++v) {
+          filter[tap][v] = shape.turn_filter ? taps.get(v, kTaps - 1 - tap) : taps.get(v, tap);
+        }
+      } else {
+        const int place = shape.turn_filter ? kTaps - 1 - tap : tap;
+        shared_filter[place * kThreads + threadIdx.x] = taps.packed(tap);
       }
-    };
-    fetch(0, rows[0]);
+    }
+  }
+  float offset[Channels];
+  CONVX_UNROLL
+  for (int v = 0; v < Channels; ++v) offset[v] = bias ? widen(bias[channel + v]) : 0.0f;
+  const bool clamped = shape.activation == Activation::relu || shape.activation == Activation::relu6;
 
-    A sum[Rows][Columns][Channels];
+  for (;;) {
+    Unit next;
+    const bool last = number + 1 == end;
+    // Everything that depends on the row is known at compile time: sums live in registers only while they
+    // grow.
+    float sum[Rows][Columns * Channels];
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
       CONVX_UNROLL
-      for (int t = 0; t < Columns; ++t) {
-        CONVX_UNROLL
-        for (int v = 0; v < Channels; ++v) sum[o][t][v] = 0;
-      }
+      for (int t = 0; t < Columns * Channels; ++t) sum[o][t] = offset[t % Channels];
     }
-    // Everything that depends on the row is known at compile time: sums live in registers only while they
-    // grow.
     unrolled_steps<kSourceRows>([&](auto source_row) {
       const int i = source_row;
-      if (i + 1 < kSourceRows) fetch(i + 1, rows[(i + 1) % 2]);
+      constexpr int kAhead = kRing - 1;
+      if (i + kAhead < kSourceRows) {
+        fetch(unit, i + kAhead, rows[(i + kAhead) % kRing]);
+      } else if (kAcross) {
+        if (i + kAhead == kSourceRows) next = locate(last ? number : number + 1);
+        if (!last) fetch(next, i + kAhead - kSourceRows, rows[(i + kAhead) % kRing]);
+      }
+      const Pixel(&row)[kSourceColumns] = rows[i % kRing];
       if constexpr (Resident) {
         unrolled_steps<kSourceColumns>([&](auto source_column) {
           const int j = source_column;
-          A value[Channels];
+          float value[Channels];
           CONVX_UNROLL
-          for (int v = 0; v < Channels; ++v) value[v] = widen(rows[i % 2][j].element[v]);
+          for (int v = 0; v < Channels; ++v) value[v] = row[j].get(v);
           unrolled_steps<Rows>([&](auto result_row) {
             const int o = result_row;
             if (Axis::meets(i, o)) {
@@ -163,7 +196,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
                 const int tap = Axis::tap(i, o) * Filter + Axis::tap(j, t);
                 CONVX_UNROLL
                 for (int v = 0; v < Channels; ++v) {
-                  sum[o][t][v] = multiply_add(value[v], filter[tap][v], sum[o][t][v]);
+                  float& total = sum[o][t * Channels + v];
+                  total = multiply_add(value[v], filter[tap][v], total);
                 }
               }
             }
@@ -172,27 +206,26 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
       } else {
         // Keeps the compiler from holding the whole filter in registers after all.
         asm volatile("" ::: "memory");
-        A value[kSourceColumns][Channels];
+        float value[kSourceColumns][Channels];
         CONVX_UNROLL
         for (int j = 0; j < kSourceColumns; ++j) {
           CONVX_UNROLL
-          for (int v = 0; v < Channels; ++v) value[j][v] = widen(rows[i % 2][j].element[v]);
+          for (int v = 0; v < Channels; ++v) value[j][v] = row[j].get(v);
         }
         unrolled_steps<Rows>([&](auto result_row) {
           const int o = result_row;
           if (Axis::meets(i, o)) {
             CONVX_UNROLL
             for (int tap = 0; tap < Filter; ++tap) {
-              const Vec packed = shared_filter[(Axis::tap(i, o) * Filter + tap) * kThreads + threadIdx.x];
-              A taps[Channels];
+              const uint32_t word = shared_filter[(Axis::tap(i, o) * Filter + tap) * kThreads + threadIdx.x];
               CONVX_UNROLL
-              for (int v = 0; v < Channels; ++v) taps[v] = widen(packed.element[v]);
-              CONVX_UNROLL
-              for (int t = 0; t < Columns; ++t) {
-                if (!Axis::joins(tap, t)) continue;
+              for (int v = 0; v < Channels; ++v) {
+                const float factor = unpack<T>(word, v);
                 CONVX_UNROLL
-                for (int v = 0; v < Channels; ++v) {
-                  sum[o][t][v] = multiply_add(value[Axis::source(tap, t)][v], taps[v], sum[o][t][v]);
+                for (int t = 0; t < Columns; ++t) {
+                  if (!Axis::joins(tap, t)) continue;
+                  float& total = sum[o][t * Channels + v];
+                  total = multiply_add(value[Axis::source(tap, t)][v], factor, total);
                 }
               }
             }
@@ -203,52 +236,38 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         const int o = result_row;
         // Row i completes result row o.
         if (Axis::last_source(o) != i) return;
-        if (y + o < 0 || y + o >= shape.result_height) return;
-        // Loaded again for every row: registers are short.
-        A offset[Channels];
+        if (unit.y + o < 0 || unit.y + o >= shape.result_height) return;
+        if constexpr (AnyActivation) {
+          activate(sum[o], shape.activation);
+        } else if (clamped) {
+          const bool capped = shape.activation == Activation::relu6;
+          CONVX_UNROLL
+          for (int t = 0; t < Columns * Channels; ++t) {
+            float& value = sum[o][t];
+            value = value < 0.0f ? 0.0f : value;
+            if (capped) value = value > 6.0f ? 6.0f : value;
+          }
+        }
+        char* const line = unit.result + o * static_cast<int64_t>(result_pitch);
         CONVX_UNROLL
-        for (int v = 0; v < Channels; ++v) offset[v] = bias ? A(widen(bias[channel + v])) : A(0);
-        T* line = result_tile + o * static_cast<int64_t>(result_pitch);
-        if (!AnyActivation || plain || clamped) {
-          CONVX_UNROLL
-          for (int t = 0; t < Columns; ++t) {
-            Vec values;
-            CONVX_UNROLL
-            for (int v = 0; v < Channels; ++v) {
-              A value = sum[o][t][v] + offset[v];
-              if (clamped) {
-                value = value < A(0) ? A(0) : value;
-                if (shape.activation == Activation::relu6) value = value > A(6) ? A(6) : value;
-              }
-              values.element[v] = narrow<T>(value);
-            }
-            if (result_inside >> t & 1) store<T, Channels>(line, values);
-            line += shape.channels;
-          }
-        } else if constexpr (AnyActivation) {
-          // Long activations in a loop, through this thread's own column of shared memory: their code would
-          // otherwise be repeated for every result of the tile.
-          CONVX_UNROLL
-          for (int t = 0; t < Columns; ++t) {
-            CONVX_UNROLL
-            for (int v = 0; v < Channels; ++v) {
-              shared_row[(t * Channels + v) * kThreads + threadIdx.x] = sum[o][t][v] + offset[v];
-            }
-          }
-          CONVX_NO_UNROLL
-          for (int t = 0; t < Columns; ++t) {
-            Vec values;
-            CONVX_UNROLL
-            for (int v = 0; v < Channels; ++v) {
-              const A value = shared_row[(t * Channels + v) * kThreads + threadIdx.x];
-              values.element[v] = narrow<T>(activate(value, shape.activation));
-            }
-            if (result_inside >> t & 1) store<T, Channels>(line, values);
-            line += shape.channels;
+        for (int t = 0; t < Columns; ++t) {
+          if (result_inside >> t & 1) {
+            write_lane<T, Channels>(line + static_cast<int64_t>(t * pixel_pitch), sum[o] + t * Channels);
           }
         }
       });
     });
+    if (last) break;
+    ++number;
+    if constexpr (kAcross) {
+      unit = next;
+    } else {
+      unit = locate(number);
+      unrolled_steps<kRing - 1>([&](auto source_row) {
+        const int i = source_row;
+        fetch(unit, i, rows[i]);
+      });
+    }
   }
 }
 

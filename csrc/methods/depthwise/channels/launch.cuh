@@ -27,17 +27,20 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
     const int hidden_columns = Transposed ? shape.padding_left % Stride : 0;
     shape.row_tiles = (shape.result_height + hidden_rows + kTile.rows - 1) / kTile.rows;
     shape.column_tiles = (shape.result_width + hidden_columns + kTile.columns - 1) / kTile.columns;
-    shape.slices = static_cast<int>(plan["slices"]);
-    shape.units = problem.batch * shape.row_tiles;
+    const uint32_t slices = static_cast<uint32_t>(plan["slices"]);
+    const uint32_t units = static_cast<uint32_t>(problem.batch * shape.row_tiles);
+    shape.slice_units = units / slices;
+    shape.longer_slices = units % slices;
     const int64_t vectors = problem.in_channels / Channels;
     shape.blocks = static_cast<uint32_t>((vectors * shape.column_tiles + kThreads - 1) / kThreads);
     shape.activation = gradient ? Activation::none : problem.activation;
     shape.divide_vectors = FastDivide(static_cast<uint32_t>(vectors));
+    shape.divide_blocks = FastDivide(shape.blocks);
     shape.divide_row_tiles = FastDivide(static_cast<uint32_t>(shape.row_tiles));
     launch_kernel(channels_last<T, Filter, Stride, Transposed, Channels, kTile.columns, kTile.rows,
-                                kTile.resident, kTile.blocks, Size == kSmall>,
-                  "depthwise channels", Grid{shape.blocks * static_cast<uint32_t>(shape.slices)}, kThreads, 0,
-                  stream, static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+                                kTile.depth, kTile.resident, kTile.blocks, Size == kSmall>,
+                  "depthwise channels", Grid{shape.blocks * slices}, kThreads, 0, stream,
+                  static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                   static_cast<const T*>(pointers.weight),
                   static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
                   shape);
@@ -55,7 +58,7 @@ void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Poin
     const bool gradient = problem.operation == Operation::input_grad;
     // Pairs of channels are one load; memory that begins at an odd element is rare.
     if (plan["channels"] == 1 || !aligned(gradient ? pointers.output_grad : pointers.input, 2 * sizeof(T)) ||
-        !aligned(pointers.result, 2 * sizeof(T))) {
+        !aligned(pointers.result, 2 * sizeof(T)) || !aligned(pointers.weight, 2 * sizeof(T))) {
       return launch_tile<T, Filter, Stride, Transposed, 1, kSmall>(plan, problem, pointers, stream);
     }
   }
@@ -65,8 +68,12 @@ void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Poin
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kLarge>(plan, problem, pointers, stream);
     case kSmall:
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kSmall>(plan, problem, pointers, stream);
+    case kWide:
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kWide>(plan, problem, pointers, stream);
+    case kMedium:
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kMedium>(plan, problem, pointers, stream);
     default:
-      return launch_tile<T, Filter, Stride, Transposed, kChannels, kOther>(plan, problem, pointers, stream);
+      return launch_tile<T, Filter, Stride, Transposed, kChannels, kTiny>(plan, problem, pointers, stream);
   }
 }
 

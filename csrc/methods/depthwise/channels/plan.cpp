@@ -45,22 +45,32 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   return Support::yes();
 }
 
-// Of the memory bandwidth, on large problems (H200, bfloat16, stride 1: measured).
-double efficiency_of(const ConvProblem& problem, const Tile& tile, channels::TileSize size) {
-  double efficiency = problem.filter_height == 3 ? 0.76 : problem.filter_height == 5 ? 0.42 : 0.25;
-  if (problem.dtype == DType::float32 && problem.filter_height > 3) efficiency *= 1.4;
-  if (problem.stride_h == 2) efficiency *= 0.85;
-  if (size == channels::kSmall) efficiency *= 0.7;
-  if (size == channels::kOther) efficiency *= 0.95;
-  // Results of a tile that hang over the edge are computed for nothing.
-  const bool gradient = problem.operation == Operation::input_grad;
-  const int64_t width = gradient ? problem.in_width : problem.out_width;
-  const int64_t height = gradient ? problem.in_height : problem.out_height;
-  const double filled = static_cast<double>(width * height) /
-                        static_cast<double>(divide_up(width, tile.columns) * tile.columns *
-                                            divide_up(height, tile.rows) * tile.rows);
-  return efficiency * (0.5 + 0.5 * filled);
+// What a tile has to read, and to do, for one result of a lane.
+struct Work {
+  int64_t sources, results;  // pixels
+  double instructions;       // of a warp
+  double rounds;             // of loads that wait for each other
+};
+
+int64_t source_extent(int64_t filter, int64_t stride, bool transposed, int64_t results) {
+  return transposed ? (results + filter - 2) / stride + 1 : stride * (results - 1) + filter;
 }
+
+Work work_of(int64_t filter, int64_t stride, bool transposed, int64_t lane_channels, const Tile& tile) {
+  const int64_t rows = source_extent(filter, stride, transposed, tile.rows);
+  Work work;
+  work.sources = rows * source_extent(filter, stride, transposed, tile.columns);
+  work.results = static_cast<int64_t>(tile.rows) * tile.columns;
+  const double taps =
+      static_cast<double>(filter * filter) / static_cast<double>(transposed ? stride * stride : 1);
+  const double factors = tile.resident ? 0 : 3 * taps / tile.columns;  // reading the filter again
+  work.instructions = static_cast<double>(work.results * lane_channels) * (taps + factors + 3) +
+                      static_cast<double>(work.sources) * (4 + static_cast<double>(lane_channels));
+  work.rounds = std::max(1.0, static_cast<double>(rows) / (tile.depth + 1));
+  return work;
+}
+
+constexpr double kCyclesPerMicrosecond = 1700;
 
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
@@ -68,17 +78,18 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const int64_t stride = problem.stride_h, filter = problem.filter_height;
   const bool transposed = gradient && stride > 1;
   const bool half = problem.dtype != DType::float32;
-  const bool wide_channels = half && problem.in_channels % 2 == 0;
-  const int64_t lane_channels = wide_channels ? 2 : 1;
+  const bool pairs = half && problem.in_channels % 2 == 0;
+  const int64_t lane_channels = pairs ? 2 : 1;
   const bool long_activation =
       problem.operation == Operation::forward && problem.activation != Activation::none &&
       problem.activation != Activation::relu && problem.activation != Activation::relu6;
-  for (const channels::TileSize size : {channels::kLarge, channels::kSmall, channels::kOther}) {
-    const Tile tile = channels::tile_of(static_cast<int>(filter), static_cast<int>(stride), transposed,
-                                        wide_channels, size);
+  for (const channels::TileSize size :
+       {channels::kLarge, channels::kSmall, channels::kWide, channels::kMedium, channels::kTiny}) {
+    const Tile tile =
+        channels::tile_of(static_cast<int>(filter), static_cast<int>(stride), transposed, pairs, size);
     // One channel a lane of 16 bits is for odd channel counts: the small tile will do.
     if (tile.columns == 0 || (long_activation && size != channels::kSmall)) continue;
-    if (half && !wide_channels && size != channels::kSmall) continue;
+    if (half && !pairs && size != channels::kSmall) continue;
     const int64_t height =
         gradient ? problem.in_height + (transposed ? problem.padding_top % stride : 0) : problem.out_height;
     const int64_t width =
@@ -87,22 +98,44 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     const int64_t units = problem.batch * row_tiles;
     if (column_tiles * units == 0) continue;
     const int64_t blocks = divide_up(problem.in_channels / lane_channels * column_tiles, kThreads);
-    // Four waves of blocks: enough to even out their ends, few enough to load filters seldom.
-    const int64_t resident_blocks = std::max(1, device.multiprocessors) * tile.blocks;
-    const int64_t slices = std::clamp<int64_t>(divide_up(resident_blocks * 4, blocks), 1, units);
+    const int64_t multiprocessors = std::max(1, device.multiprocessors);
+    const int64_t resident_blocks = multiprocessors * tile.blocks;
+
+    // Cache traffic: halos are read again, edges are computed for nothing; 1.5 times the memory's rate.
+    const Work work = work_of(filter, stride, transposed, lane_channels, tile);
+    const double element_bytes = half ? 2 : 4;
+    const double lanes = static_cast<double>(blocks * kThreads * lane_channels * units);
+    const double cache_bytes = lanes * element_bytes * static_cast<double>(work.sources + work.results);
+    const double memory = std::max(problem.bytes() / 0.8, cache_bytes / 1.5) / (device.bandwidth_GBps * 1e3);
+
+    // Slices that give one, two or four waves of blocks: more even out their ends, fewer load filters seldom.
+    int64_t slices = 1;
+    double latency = 0;
+    for (const int64_t waves : {1, 2, 4}) {
+      const int64_t some = std::clamp<int64_t>(resident_blocks * waves / blocks, 1, units);
+      const int64_t total = blocks * some;
+      // Warps of a scheduler: a block is one each.
+      const int64_t beside = std::min<int64_t>(tile.blocks, divide_up(total, multiprocessors));
+      const double alone = work.rounds * 0.7 + work.instructions * 2 / kCyclesPerMicrosecond;
+      const double together = static_cast<double>(beside) * work.instructions / kCyclesPerMicrosecond;
+      const double prologue =
+          0.5 + static_cast<double>(beside * filter * filter * lane_channels) * 4 / kCyclesPerMicrosecond;
+      const double us = static_cast<double>(divide_up(total, resident_blocks)) *
+                        (prologue + static_cast<double>(divide_up(units, some)) * std::max(alone, together));
+      if (waves == 1 || us < latency) {
+        latency = us;
+        slices = some;
+      }
+    }
 
     Plan plan;
-    plan.candidate = channels_family.name;
+    // Tiles with all rows in flight are another kernel, to the timings.
+    const bool large = size == channels::kLarge || size == channels::kWide;
+    plan.candidate = large ? channels_family.name : "channels_small";
     plan.kernel = kChannels;
     plan.tiling = {{"lanes", device.lanes},   {"tile", size},      {"channels", lane_channels},
                    {"columns", tile.columns}, {"rows", tile.rows}, {"slices", slices}};
-    const double memory =
-        problem.bytes() / (device.bandwidth_GBps * 1e3) / efficiency_of(problem, tile, size);
-    // A thread's chain of dependent row loads, where too few threads cover each other's.
-    const double waves = static_cast<double>(divide_up(blocks * slices, resident_blocks));
-    const double latency = waves * static_cast<double>(divide_up(units, slices)) * 0.2 *
-                           static_cast<double>(tile.rows * stride + filter);
-    plan.predicted_us = std::max(memory, latency) + 2;
+    plan.predicted_us = std::max(memory, latency) + 0.25 * std::min(memory, latency) + 1.5;
     plans.push_back(std::move(plan));
   }
 }

@@ -5,30 +5,50 @@ namespace convx::depthwise::channels {
 
 struct Tile {
   int columns, rows;  // of results, a thread
+  int depth;          // source rows in flight
   bool resident;      // filter in registers, otherwise in shared memory
   int blocks;         // of a multiprocessor, that the registers must allow
 };
 
-// The small tile has every activation; the others none, relu and relu6.
-enum TileSize : int { kLarge = 0, kSmall = 1, kOther = 2 };
+// Large tiles read each source element seldom and keep few rows in flight; the others are for problems that
+// do not fill the device, and have all their rows in flight at once. The small tile has every activation; the
+// others none, relu and relu6. Wide is another large one.
+enum TileSize : int { kLarge = 0, kSmall = 1, kWide = 2, kMedium = 3, kTiny = 4 };
+constexpr int kAllRows = 9;
 
-// Zero columns where there is no such tile. wide_channels: two channels a lane, and so twice the registers.
-// A filter of 25 or 49 taps for two channels leaves too few registers for the sums: it is not resident.
-constexpr Tile tile_of(int filter, int stride, bool transposed, bool wide_channels, TileSize size) {
-  if (size == kOther) return filter == 5 && stride == 1 && wide_channels ? Tile{4, 5, false, 4} : Tile{};
+// Zero columns where there is no such tile. pairs: two channels a lane, and so twice the registers.
+// Filters of 25 or 49 taps leave few registers for the sums: most tiles have them in shared memory.
+constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, TileSize size) {
+  if (size == kWide) {
+    return filter == 5 && stride == 1 && pairs ? Tile{7, 7, 2, true, 2} : Tile{};
+  }
+  if (size == kMedium) {
+    if (filter != 3 || transposed) return {};
+    return stride == 1 ? Tile{7, 2, kAllRows, true, pairs ? 4 : 6}
+                       : Tile{4, 2, kAllRows, true, pairs ? 4 : 5};
+  }
+  if (size == kTiny) {
+    if (filter == 7) return {};
+    if (transposed) return {2, 2, kAllRows, true, filter == 3 ? 6 : 4};
+    return {stride == 1 ? 2 : 1, 1, kAllRows, true, filter == 3 ? 6 : 4};
+  }
   if (stride == 1) {
-    if (size == kSmall) return {4, filter == 7 ? 1 : 2, filter == 3, filter == 3 ? 5 : 4};
-    if (filter == 3) return {7, 7, true, wide_channels ? 4 : 5};
-    if (!wide_channels) return filter == 5 ? Tile{7, 7, false, 4} : Tile{4, 3, false, 4};
-    return filter == 5 ? Tile{4, 7, true, 3} : Tile{};
+    if (size == kSmall) {
+      return {4, filter == 7 ? 1 : 2, filter == 3 ? kAllRows : 3, filter == 3, filter == 3 ? 5 : 4};
+    }
+    if (filter == 3) return {7, 7, 2, true, pairs ? 4 : 5};
+    if (!pairs) return filter == 5 ? Tile{7, 7, 1, false, 4} : Tile{4, 3, 1, false, 4};
+    return filter == 5 ? Tile{4, 7, 2, true, 3} : Tile{};
   }
   if (transposed) {
-    if (size == kSmall) return {4, 2, filter == 3, 4};
-    return filter == 3 ? Tile{8, 8, true, 4} : Tile{4, filter == 5 ? 8 : 4, false, filter == 5 ? 4 : 3};
+    if (size == kSmall) return {4, 2, kAllRows, filter == 3, 4};
+    return filter == 3 ? Tile{8, 8, 2, true, 4} : Tile{4, filter == 5 ? 8 : 4, 1, false, filter == 5 ? 4 : 3};
   }
-  if (size == kSmall) return {2, 2, filter == 3, filter == 7 ? 3 : 4};
-  if (filter == 7) return wide_channels ? Tile{} : Tile{4, 4, false, 3};
-  return {4, 4, filter == 3, filter == 3 ? 4 : 3};
+  if (size == kSmall) {
+    return {2, 2, filter == 3 ? kAllRows : filter == 5 ? 2 : 1, filter == 3, filter == 7 ? 3 : 4};
+  }
+  if (filter == 7) return pairs ? Tile{} : Tile{4, 3, 1, false, 3};
+  return {4, 4, filter == 3 ? 2 : 1, filter == 3, filter == 3 ? 4 : 3};
 }
 
 }  // namespace convx::depthwise::channels
