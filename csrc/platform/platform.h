@@ -42,6 +42,12 @@
 // HIP's second bound counts waves of a SIMD, not blocks; the compiler weighs occupancy well without it.
 #define CONVX_KERNEL(threads, min_blocks) __global__ void __launch_bounds__(threads)
 #endif
+// For kernels whose registers just fit: the same code needs some more on sm_100.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define CONVX_TIGHT_BLOCKS(blocks) ((blocks) - 1)
+#else
+#define CONVX_TIGHT_BLOCKS(blocks) (blocks)
+#endif
 #define CONVX_SHARED(type, name, dims) __shared__ type name dims
 #define CONVX_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #if defined(CONVX_CUDA)

@@ -27,7 +27,7 @@ struct WeightShape {
 
 // With one slice the sums go to result, with several to workspace [slice][weight].
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>
-CONVX_KERNEL(kWeightThreads, sizeof(Accumulator<T>) == 4 ? 3 : 2)
+CONVX_KERNEL(kWeightThreads, sizeof(Accumulator<T>) == 4 && TapRows * TapColumns <= 25 ? 3 : 2)
 weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* workspace, WeightShape shape) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   using A = Accumulator<T>;
