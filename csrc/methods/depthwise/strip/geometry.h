@@ -115,11 +115,4 @@ inline Geometry geometry_of(const View& view, int64_t filter, const Tile& tile, 
   return geometry;
 }
 
-// Elements of a dense row that one access may cover: a power of two that divides the width and the offset.
-inline int access_width(int most, int64_t width, int64_t offset) {
-  int access = most;
-  while (width % access != 0 || offset % access != 0) access /= 2;
-  return access;
-}
-
 }  // namespace convx::depthwise::strip

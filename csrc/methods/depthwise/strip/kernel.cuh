@@ -17,7 +17,6 @@ struct Arguments {
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_result_row, column_shift;
   int first_strip, step, lead, groups_per_warp;
-  int load_width, store_width;  // elements of one access, of the ragged variants
   FastDivide group_lanes, segments, row_tiles, result_channels, multiplier;
   uint32_t units;
   bool flip;
@@ -67,34 +66,21 @@ CONVX_DEVICE void exchange(const Strip<T, Columns>& own, int lane, float (&windo
   }
 }
 
-// Accesses of `width` elements, the largest power of two up to Width that the caller found to be aligned.
-// Elements at `end` and beyond read as zero.
-template <int Width, class T, int Columns>
-CONVX_DEVICE void load_ragged(Vector<T, Columns>& to, const T* from, int end, int width) {
-  if constexpr (Width > 1) {
-    if (width < Width) return load_ragged<Width / 2>(to, from, end, width);
-  }
+// Element by element; those at `end` and beyond read as zero.
+template <class T, int Columns>
+CONVX_DEVICE void load_ragged(Vector<T, Columns>& to, const T* from, int end) {
   CONVX_UNROLL
-  for (int piece = 0; piece < Columns; piece += Width) {
-    Vector<T, Width> value{};
-    if (piece < end) value = load<T, Width>(from + piece);
-    CONVX_UNROLL
-    for (int i = 0; i < Width; ++i) to.element[piece + i] = value.element[i];
+  for (int j = 0; j < Columns; ++j) {
+    if (j < end) to.element[j] = load<T, 1>(from + j).element[0];
   }
 }
 
 // Elements before `begin`, at `end` and beyond are not written.
-template <int Width, class T, int Columns>
-CONVX_DEVICE void store_ragged(T* to, const Vector<T, Columns>& from, int begin, int end, int width) {
-  if constexpr (Width > 1) {
-    if (width < Width) return store_ragged<Width / 2>(to, from, begin, end, width);
-  }
+template <class T, int Columns>
+CONVX_DEVICE void store_ragged(T* to, const Vector<T, Columns>& from, int begin, int end) {
   CONVX_UNROLL
-  for (int piece = 0; piece < Columns; piece += Width) {
-    Vector<T, Width> value;
-    CONVX_UNROLL
-    for (int i = 0; i < Width; ++i) value.element[i] = from.element[piece + i];
-    if (piece >= begin && piece < end) store<T, Width>(to + piece, value);
+  for (int j = 0; j < Columns; ++j) {
+    if (j >= begin && j < end) store<T, 1>(to + j, Vector<T, 1>{{from.element[j]}});
   }
 }
 
@@ -145,7 +131,7 @@ strip_kernel(Arguments<T> a) {
     const T* from = source + (row * a.source_width + column);
     rows[i].vector = Vector<T, kColumns>{};
     if constexpr (!Shape::kAligned) {
-      if (inside) load_ragged<kColumns>(rows[i].vector, from, columns_left, a.load_width);
+      if (inside) load_ragged(rows[i].vector, from, columns_left);
     } else {
       if (inside && columns_left > 0) rows[i].vector = load<T, kColumns>(from);
     }
@@ -219,7 +205,7 @@ strip_kernel(Arguments<T> a) {
       for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);
       T* to = result + (row * a.result_width + result_column);
       if constexpr (!Shape::kAligned) {
-        store_ragged<kResults>(to, finished, -result_column, a.result_width - result_column, a.store_width);
+        store_ragged(to, finished, -result_column, a.result_width - result_column);
       } else {
         if (result_column < a.result_width) store<T, kResults>(to, finished);
       }

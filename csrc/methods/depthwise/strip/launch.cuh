@@ -23,14 +23,10 @@ struct Call {
 template <class T, int Filter, Mapping M, Variant V>
 void start(const Call<T>& call) {
   using Shape = Form<T, Filter, M, V>;
-  constexpr Tile kTile = Shape::kTile;
-  const Geometry geometry = geometry_of(call.view, Filter, kTile, call.lanes);
+  const Geometry geometry = geometry_of(call.view, Filter, Shape::kTile, call.lanes);
   const View& view = call.view;
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
   const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
-  const auto aligned_to = [](const void* pointer) {
-    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer) / sizeof(T));
-  };
   Arguments<T> a{};
   a.source = call.source, a.weight = call.weight, a.bias = call.bias, a.result = call.result;
   a.source_height = narrow_int(view.source_height), a.source_width = narrow_int(view.source_width);
@@ -41,10 +37,6 @@ void start(const Call<T>& call) {
   a.first_strip = narrow_int(geometry.first_strip);
   a.step = narrow_int(geometry.step), a.lead = narrow_int(geometry.lead);
   a.groups_per_warp = narrow_int(geometry.groups_per_warp);
-  a.load_width = access_width(kTile.columns, view.source_width, aligned_to(call.source));
-  a.store_width = access_width(
-      Shape::Index::kResults, view.result_width,
-      aligned_to(call.result) | (geometry.column_shift < 0 ? -geometry.column_shift : geometry.column_shift));
   a.group_lanes = divide_by(geometry.group_lanes), a.segments = divide_by(geometry.segments);
   a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.result_channels);
   a.multiplier = divide_by(
@@ -55,8 +47,8 @@ void start(const Call<T>& call) {
   with_lanes(call.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
-    grid.x = static_cast<uint32_t>(divide_up(geometry.warps(), kTile.threads / kLanes));
-    launch_kernel(strip_kernel<kLanes, T, Filter, M, V>, "depthwise strip", grid, kTile.threads, 0,
+    grid.x = static_cast<uint32_t>(divide_up(geometry.warps(), Shape::kThreads / kLanes));
+    launch_kernel(strip_kernel<kLanes, T, Filter, M, V>, "depthwise strip", grid, Shape::kThreads, 0,
                   call.stream, a);
   });
 }
@@ -72,6 +64,13 @@ void start_mapping(const Call<T>& call, Variant variant) {
       return start<T, Filter, M, Variant::ragged_tall>(call);
     case Variant::ragged_flat:
       return start<T, Filter, M, Variant::ragged_flat>(call);
+    case Variant::narrow_tall:
+    case Variant::narrow_flat:
+      if constexpr (has_narrow(sizeof(T), Filter, M)) {
+        if (variant == Variant::narrow_tall) return start<T, Filter, M, Variant::narrow_tall>(call);
+        return start<T, Filter, M, Variant::narrow_flat>(call);
+      }
+      break;
     case Variant::rows_only:
     case Variant::columns_only:
       if constexpr (has_halves(Filter, M) && !std::is_same_v<T, float16>) {

@@ -71,11 +71,11 @@ double efficiency(const ConvProblem& problem, const View& view, Variant variant)
   if (view.mapping != Mapping::correlate1) value = std::min(value, 0.8);
   if (view.source_width < 48) value *= 0.96;
   if (view.source_width < 24) value *= 0.85;
-  if (variant == Variant::flat || variant == Variant::ragged_flat) value *= 0.85;
+  if (strip::is_flat(variant)) value *= 0.85;
+  if (strip::is_narrow(variant)) value *= 0.85;
   if (variant == Variant::rows_only) value *= 0.84;
   if (variant == Variant::columns_only) value *= 0.7;
-  if (!strip::is_aligned(variant))
-    value *= view.source_width % 4 == 0 ? 0.85 : view.source_width % 2 == 0 ? 0.7 : 0.5;
+  if (!strip::is_aligned(variant)) value *= half ? 0.3 : 0.5;
   return value;
 }
 
@@ -91,7 +91,7 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
   const Tile tile = strip::tile_of(static_cast<int>(element_size(problem.dtype)), static_cast<int>(filter),
                                    view.mapping, variant);
   const Geometry geometry = strip::geometry_of(view, filter, tile, device.lanes);
-  if (strip::is_aligned(variant) != fits_aligned(view, tile, geometry)) return;
+  if (strip::is_aligned(variant) && !fits_aligned(view, tile, geometry)) return;
   Plan plan;
   plan.candidate = candidate_name(variant);
   plan.kernel = kStrip;
@@ -119,8 +119,18 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
   const View view = strip::view_of(problem);
-  for (const Variant variant : {Variant::tall, Variant::flat, Variant::ragged_tall, Variant::ragged_flat}) {
-    append_variant(problem, device, view, variant, plans);
+  // The widest accesses that the rows allow.
+  const size_t first = plans.size();
+  append_variant(problem, device, view, Variant::tall, plans);
+  append_variant(problem, device, view, Variant::flat, plans);
+  if (plans.size() == first && strip::has_narrow(static_cast<int>(element_size(problem.dtype)),
+                                                 static_cast<int>(problem.filter_height), view.mapping)) {
+    append_variant(problem, device, view, Variant::narrow_tall, plans);
+    append_variant(problem, device, view, Variant::narrow_flat, plans);
+  }
+  if (plans.size() == first) {
+    append_variant(problem, device, view, Variant::ragged_tall, plans);
+    append_variant(problem, device, view, Variant::ragged_flat, plans);
   }
   if (!strip::has_halves(static_cast<int>(problem.filter_height), view.mapping) ||
       problem.dtype == DType::float16) {

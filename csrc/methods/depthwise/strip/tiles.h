@@ -7,11 +7,20 @@ namespace convx::depthwise::strip {
 // gradient of the latter, in which each source element spreads over two result rows and columns.
 enum class Mapping : int { correlate1, correlate2, transpose2 };
 
-// tall reuses the most rows; flat makes small problems into more units; the ragged ones take any width and
-// alignment.
+// tall reuses the most rows; flat makes small problems into more units. narrow holds half as many columns,
+// for rows of whole 8-byte but not 16-byte pieces; ragged takes any width and alignment, element by element.
 // rows_only and columns_only are the papers' halves: row reuse with halo columns loaded, and column reuse
 // with one result row a lane.
-enum class Variant : int { tall, flat, ragged_tall, ragged_flat, rows_only, columns_only };
+enum class Variant : int {
+  tall,
+  flat,
+  ragged_tall,
+  ragged_flat,
+  rows_only,
+  columns_only,
+  narrow_tall,
+  narrow_flat
+};
 
 struct Tile {
   int columns;     // source columns a lane holds
@@ -21,13 +30,23 @@ struct Tile {
   int min_blocks;  // of a multiprocessor, which bounds registers
 };
 
+constexpr bool is_flat(Variant variant) {
+  return variant == Variant::flat || variant == Variant::ragged_flat || variant == Variant::narrow_flat;
+}
+constexpr bool is_narrow(Variant variant) {
+  return variant == Variant::narrow_tall || variant == Variant::narrow_flat;
+}
 constexpr bool is_aligned(Variant variant) {
   return variant != Variant::ragged_tall && variant != Variant::ragged_flat;
 }
 // The variant that takes over where tensors turn out not to be aligned.
 constexpr Variant ragged_of(Variant variant) {
-  return variant == Variant::flat || variant == Variant::columns_only ? Variant::ragged_flat
-                                                                      : Variant::ragged_tall;
+  return is_flat(variant) || variant == Variant::columns_only ? Variant::ragged_flat : Variant::ragged_tall;
+}
+
+// Halo columns come from the next lane alone, which must hold as many.
+constexpr bool has_narrow(int bytes, int filter, Mapping mapping) {
+  return mapping == Mapping::transpose2 || filter / 2 * bytes <= 8;
 }
 
 // Which filters rows_only and columns_only are compiled for, in float32 and bfloat16.
@@ -41,13 +60,23 @@ constexpr int result_columns(Mapping mapping, int columns) {
                                         : (mapping == Mapping::correlate2 ? columns / 2 : columns * 2);
 }
 
-constexpr Tile correlate1_tile(int bytes, int filter, Variant variant) {
-  const int columns = 16 / bytes;
+// Source columns of a lane: 16 bytes where that is what it loads at once.
+constexpr int columns_of(int bytes, Mapping mapping, Variant variant) {
+  if (mapping == Mapping::transpose2) return is_narrow(variant) ? 2 : 4;
+  if (is_narrow(variant)) return 8 / bytes;
+  return is_aligned(variant) ? 16 / bytes : 4;
+}
+
+constexpr Tile correlate1_tile(int bytes, int filter, int columns, Variant variant) {
   if (variant == Variant::columns_only) return {columns, 1, filter, 128, 4};
   if (variant == Variant::rows_only) return {columns, 4, 4, 128, 4};
-  if (variant == Variant::flat) return {columns, 2, filter == 3 ? 4 : 3, 64, filter == 7 ? 8 : 10};
   if (variant == Variant::ragged_flat) return {columns, 1, filter, 64, filter == 7 ? 8 : 10};
+  if (is_flat(variant)) return {columns, 2, filter == 3 ? 4 : 3, 64, filter == 7 ? 8 : 10};
   if (variant == Variant::ragged_tall) return {columns, 4, 4, 128, filter == 3 ? 5 : 4};
+  if (variant == Variant::narrow_tall) {
+    if (filter == 3) return {columns, 7, 8, 64, 12};
+    return {columns, 4, filter == 5 ? 6 : 4, 128, filter == 5 ? 6 : 4};
+  }
   if (bytes == 4) {
     if (filter == 3) return {columns, 4, 8, 64, 16};
     if (filter == 5) return {columns, 4, 4, 128, 8};
@@ -59,14 +88,14 @@ constexpr Tile correlate1_tile(int bytes, int filter, Variant variant) {
 
 // bytes of an element; filter is the side of the square filter.
 constexpr Tile tile_of(int bytes, int filter, Mapping mapping, Variant variant) {
-  const bool flat = variant == Variant::flat || variant == Variant::ragged_flat;
-  if (mapping == Mapping::correlate1) return correlate1_tile(bytes, filter, variant);
+  const int columns = columns_of(bytes, mapping, variant);
+  if (mapping == Mapping::correlate1) return correlate1_tile(bytes, filter, columns, variant);
   if (mapping == Mapping::correlate2) {
-    if (flat) return {16 / bytes, 1, filter, 64, filter == 7 ? 8 : 10};
-    return {16 / bytes, 4, filter == 7 ? 4 : 6, 64, filter == 3 ? 10 : 8};
+    if (is_flat(variant)) return {columns, 1, filter, 64, filter == 7 ? 8 : 10};
+    return {columns, 4, filter == 7 ? 4 : 6, 64, filter == 3 ? 10 : 8};
   }
-  if (flat) return {4, 2, 4, 64, 8};
-  return {4, 4, 5, 128, filter == 3 ? 5 : 4};
+  if (is_flat(variant)) return {columns, 2, 4, 64, 8};
+  return {columns, 4, 5, 128, filter == 3 ? 5 : 4};
 }
 
 }  // namespace convx::depthwise::strip
