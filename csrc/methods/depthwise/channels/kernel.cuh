@@ -66,6 +66,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   using Pixel = Lane<T, Channels>;
   constexpr int kTaps = Filter * Filter;
   constexpr int kSourceRows = Axis::sources(Rows), kSourceColumns = Axis::sources(Columns);
+  constexpr int kAhead = Depth < kSourceRows ? Depth : kSourceRows;
   constexpr int kRing = Depth < kSourceRows ? Depth + 1 : kSourceRows;
   // The next unit's first rows can be fetched during the last ones of this, for they meet the same slots.
   constexpr bool kAcross = Depth < kSourceRows && kSourceRows % kRing == 0;
@@ -75,7 +76,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   const uint32_t unit_thread = (blockIdx.x - slice * shape.blocks) * kThreads + threadIdx.x;
   const int column_tile = shape.divide_vectors.quotient(unit_thread);
   if (column_tile >= shape.column_tiles) return;
-  const int channel = shape.divide_vectors.remainder(unit_thread) * Channels;
+  const int channel = static_cast<int>(unit_thread - column_tile * shape.divide_vectors.divisor) * Channels;
 
   // In the transposed form a tile begins where result + padding is a multiple of the stride.
   const int x = column_tile * Columns - (Transposed ? shape.padding_left % Stride : 0);
@@ -93,10 +94,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   // In bytes: 32 bits within a tile.
   const int pixel_pitch = shape.channels * static_cast<int>(sizeof(T));
   const int source_pitch = shape.source_width * pixel_pitch, result_pitch = shape.result_width * pixel_pitch;
-  const char* const source_lane =
-      reinterpret_cast<const char*>(source + static_cast<int64_t>(source_x) * shape.channels + channel);
-  char* const result_lane =
-      reinterpret_cast<char*>(result + static_cast<int64_t>(x) * shape.channels + channel);
+  const char* const source_lane = reinterpret_cast<const char*>(source + channel) + source_x * pixel_pitch;
+  char* const result_lane = reinterpret_cast<char*>(result + channel) + x * pixel_pitch;
 
   struct Unit {
     const char* source;
@@ -110,9 +109,10 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
              (Transposed ? shape.padding_top % Stride : 0);
     unit.source_y = Transposed ? (unit.y + shape.padding_top) / Stride - (Filter - 1) / Stride
                                : unit.y * Stride - shape.padding_top;
-    unit.source =
-        source_lane + (static_cast<int64_t>(image) * shape.source_height + unit.source_y) * source_pitch;
-    unit.result = result_lane + (static_cast<int64_t>(image) * shape.result_height + unit.y) * result_pitch;
+    const int source_line = static_cast<int>(image) * shape.source_height + unit.source_y;
+    const int result_line = static_cast<int>(image) * shape.result_height + unit.y;
+    unit.source = source_lane + source_line * static_cast<int64_t>(source_pitch);
+    unit.result = result_lane + result_line * static_cast<int64_t>(result_pitch);
     return unit;
   };
   // Slot i % kRing holds source row i.
@@ -132,7 +132,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   uint32_t number = slice * shape.slice_units + (slice < shape.longer_slices ? slice : shape.longer_slices);
   const uint32_t end = number + shape.slice_units + (slice < shape.longer_slices ? 1 : 0);
   Unit unit = locate(number);
-  unrolled_steps<kRing - 1>([&](auto source_row) {
+  unrolled_steps<kAhead>([&](auto source_row) {
     const int i = source_row;
     fetch(unit, i, rows[i]);
   });
@@ -141,7 +141,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   float filter[Resident ? kTaps : 1][Channels];
   {
     LaneFilter<T, kTaps, Channels> taps;
-    taps.read(weight + static_cast<int64_t>(channel) * kTaps);
+    taps.read(weight + channel * kTaps);
     CONVX_UNROLL
     for (int tap = 0; tap < kTaps; ++tap) {
       if constexpr (Resident) {
@@ -173,7 +173,6 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
     }
     unrolled_steps<kSourceRows>([&](auto source_row) {
       const int i = source_row;
-      constexpr int kAhead = kRing - 1;
       if (i + kAhead < kSourceRows) {
         fetch(unit, i + kAhead, rows[(i + kAhead) % kRing]);
       } else if (kAcross) {
@@ -263,7 +262,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
       unit = next;
     } else {
       unit = locate(number);
-      unrolled_steps<kRing - 1>([&](auto source_row) {
+      unrolled_steps<kAhead>([&](auto source_row) {
         const int i = source_row;
         fetch(unit, i, rows[i]);
       });

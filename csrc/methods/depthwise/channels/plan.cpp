@@ -121,7 +121,8 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
       const double prologue =
           0.5 + static_cast<double>(beside * filter * filter * lane_channels) * 4 / kCyclesPerMicrosecond;
       const double us = static_cast<double>(divide_up(total, resident_blocks)) *
-                        (prologue + static_cast<double>(divide_up(units, some)) * std::max(alone, together));
+                        (prologue + static_cast<double>(divide_up(units, some)) * std::max(alone, together)) *
+                        (1 + 0.15 / static_cast<double>(waves));  // uneven ends
       if (waves == 1 || us < latency) {
         latency = us;
         slices = some;
