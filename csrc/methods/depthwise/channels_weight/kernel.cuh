@@ -104,7 +104,7 @@ channels_weight_kernel(ChannelsWeightArguments a) {
       CONVX_UNROLL
       for (int j = 0; j < kWindow; ++j) {
         row[j] = Words();
-        if (mask >> j & 1u) row[j].read(input + static_cast<uint64_t>(pixel_bytes) * j);
+        if (mask >> j & 1u) row[j].read(input + pixel_bytes * static_cast<uint32_t>(j));
       }
       ++in_row;
       input += in_row_bytes;
@@ -115,7 +115,7 @@ channels_weight_kernel(ChannelsWeightArguments a) {
       CONVX_UNROLL
       for (int j = 0; j < Columns; ++j) {
         row[j] = Words();
-        if (mask >> j & 1u) row[j].read(output_grad + static_cast<uint64_t>(pixel_bytes) * j);
+        if (mask >> j & 1u) row[j].read(output_grad + pixel_bytes * static_cast<uint32_t>(j));
       }
       ++out_row;
       output_grad += out_row_bytes;

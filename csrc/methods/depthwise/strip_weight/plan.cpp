@@ -50,8 +50,9 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
     const int64_t resident =
         std::max<int64_t>(1, device.multiprocessors) *
         std::max<int64_t>(1, device.registers_per_multiprocessor / (registers * warps * device.lanes));
-    const Slices slices = choose_slices({problem.out_channels, divide_up(chunks, warps), resident, 8, 1.0,
-                                         warps * device.lanes > 128 ? 1.05 * stream : stream, slice_us, 1});
+    const Slices slices =
+        choose_slices({problem.out_channels, divide_up(chunks, warps), resident, 8, aligned ? 1.0 : 4.0,
+                       warps * device.lanes > 128 ? 1.05 * stream : stream, slice_us, 1});
     if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
     best.candidate = "strip_weight";
     best.kernel = kStripWeight;
