@@ -161,7 +161,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   const bool clamped = shape.activation == Activation::relu || shape.activation == Activation::relu6;
 
   for (;;) {
-    Unit next;
+    Unit next = unit;
     const bool last = number + 1 == end;
     // Everything that depends on the row is known at compile time: sums live in registers only while they
     // grow.

@@ -24,8 +24,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
   }
   if (size == kMedium) {
     if (filter != 3 || transposed) return {};
-    return stride == 1 ? Tile{7, 2, kAllRows, true, pairs ? 4 : 6}
-                       : Tile{4, 2, kAllRows, true, pairs ? 4 : 5};
+    return {stride == 1 ? 7 : 4, 2, kAllRows, true, 4};
   }
   if (size == kTiny) {
     if (filter == 7) return {};
