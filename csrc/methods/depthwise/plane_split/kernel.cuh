@@ -15,8 +15,7 @@ struct Arguments {
   const T* weight;
   const T* bias;  // null without
   T* result;
-  int64_t planes;
-  int planes_of_block, source_floats;
+  int planes, planes_of_block, source_floats;
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_source_column, first_result_row, first_result_column;
   FastDivide strips, units, channels;  // units of a plane
@@ -37,31 +36,24 @@ CONVX_DEVICE int phase_of(const T* address) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(address) % 16 / sizeof(T));
 }
 
-// shared[i] = source[i] for `vectors` vectors; those that are not all within low .. high - 1, the tensor, are
-// read element by element.
+// One round of a block's copy: up to kBatch vectors a thread, `first` and every blockDim.x-th after it.
 template <class T>
-CONVX_DEVICE void copy_in(float* shared, const T* source, int vectors, int low, int high) {
-  constexpr int kBatch = 4, N = kVector<T>;
-  const int threads = static_cast<int>(blockDim.x);
-  for (int first = static_cast<int>(threadIdx.x); first < vectors; first += kBatch * threads) {
-    Vector<T, N> piece[kBatch];
+struct Round {
+  static constexpr int kBatch = 4, N = kVector<T>;
+  Vector<T, N> piece[kBatch];
+
+  CONVX_DEVICE void load_from(const T* source, int first, int vectors) {
     CONVX_UNROLL
     for (int k = 0; k < kBatch; ++k) {
-      const int i = first + k * threads, at = i * N;
-      if (i >= vectors) continue;
-      if (at >= low && at + N <= high) {
-        piece[k] = load<T, N>(source + at);
-      } else {
-        CONVX_UNROLL
-        for (int j = 0; j < N; ++j) {
-          piece[k].element[j] = T{};
-          if (at + j >= low && at + j < high) piece[k].element[j] = load<T, 1>(source + at + j).element[0];
-        }
-      }
+      const int i = first + k * static_cast<int>(blockDim.x);
+      if (i < vectors) piece[k] = load<T, N>(source + i * N);
     }
+  }
+
+  CONVX_DEVICE void store_to(float* shared, int first, int vectors) const {
     CONVX_UNROLL
     for (int k = 0; k < kBatch; ++k) {
-      const int i = first + k * threads;
+      const int i = first + k * static_cast<int>(blockDim.x);
       if (i >= vectors) continue;
       CONVX_UNROLL
       for (int quarter = 0; quarter < N; quarter += 4) {
@@ -72,7 +64,7 @@ CONVX_DEVICE void copy_in(float* shared, const T* source, int vectors, int low, 
       }
     }
   }
-}
+};
 
 // The `count` elements of shared from `phase` on, to result + phase; result is a multiple of 16 bytes.
 template <class T>
@@ -105,37 +97,53 @@ plane_split_kernel(Arguments<T> a) {
   float* const source = reinterpret_cast<float*>(shared);
   T* const results = reinterpret_cast<T*>(source + a.source_floats + kZeros);
 
-  const int64_t first_plane = static_cast<int64_t>(blockIdx.x) * a.planes_of_block;
-  const int planes = static_cast<int>(a.planes - first_plane < a.planes_of_block ? a.planes - first_plane
-                                                                                 : a.planes_of_block);
+  const int first_plane = static_cast<int>(blockIdx.x) * a.planes_of_block;
+  const int planes_left = a.planes - first_plane;
+  const int planes = planes_left < a.planes_of_block ? planes_left : a.planes_of_block;
   const int source_plane = a.source_height * a.source_width, result_plane = a.result_height * a.result_width;
-  const int64_t source_begin = first_plane * source_plane, result_begin = first_plane * result_plane;
-  const int source_phase = phase_of(a.source + source_begin);
-  const int vectors = (source_phase + planes * source_plane + kVector<T> - 1) / kVector<T>;
+  const int thread = static_cast<int>(threadIdx.x);
 
-  // A block of several planes has a thread for each of its units, so a thread meets one channel alone.
-  const int thread = static_cast<int>(threadIdx.x), units = planes * static_cast<int>(a.units.divisor);
+  // Whole vectors around the block's planes, unless they reach beyond an end of the tensor: such a block
+  // copies its planes by elements.
+  const T* const source_begin = a.source + static_cast<int64_t>(first_plane) * source_plane;
+  const int source_phase = phase_of(source_begin), source_end = source_phase + planes * source_plane;
+  const T* const source_run = source_begin - source_phase;
+  const bool whole = (static_cast<int64_t>(first_plane) * source_plane >= source_phase) &&
+                     (source_end % kVector<T> == 0 ||
+                      static_cast<int64_t>(planes_left - planes) * source_plane >= kVector<T>);
+  const int vectors = whole ? (source_end + kVector<T> - 1) / kVector<T> : 0;
+  Round<T> round;
+  round.load_from(source_run, thread, vectors);
+
+  const int units = planes * static_cast<int>(a.units.divisor);
   const int own_plane = static_cast<int>(a.units.quotient(thread < units ? thread : units - 1));
   const uint32_t channel = a.channels.remainder(static_cast<uint32_t>(first_plane + own_plane));
   const T* const filter = a.weight + static_cast<int64_t>(channel) * (Filter * Filter);
-  T tap[Filter * Filter];
-  const int tap_first = a.flip ? Filter * Filter - 1 : 0, tap_step = a.flip ? -1 : 1;
+  T tap[Filter * Filter], bias_element{};
   CONVX_UNROLL
-  for (int i = 0; i < Filter * Filter; ++i)
-    tap[i] = load<T, 1>(filter + (tap_first + i * tap_step)).element[0];
-  const float bias = a.bias != nullptr ? widen(load<T, 1>(a.bias + channel).element[0]) : 0.0f;
+  for (int i = 0; i < Filter * Filter; ++i) tap[i] = load<T, 1>(filter + i).element[0];
+  if (a.bias != nullptr) bias_element = load<T, 1>(a.bias + channel).element[0];
 
-  const int64_t source_left = a.planes * source_plane - source_begin;
-  const int most = vectors * kVector<T>;
-  copy_in(source, a.source + (source_begin - source_phase), vectors, source_begin == 0 ? source_phase : 0,
-          source_left + source_phase < most ? static_cast<int>(source_left) + source_phase : most);
+  round.store_to(source, thread, vectors);
+  const int round_step = Round<T>::kBatch * static_cast<int>(blockDim.x);
+  CONVX_NO_UNROLL
+  for (int first = thread + round_step; first < vectors; first += round_step) {
+    round.load_from(source_run, first, vectors);
+    round.store_to(source, first, vectors);
+  }
+  if (!whole) {
+    for (int i = source_phase + thread; i < source_end; i += static_cast<int>(blockDim.x))
+      source[i] = widen(load<T, 1>(source_run + i).element[0]);
+  }
   if (thread < kZeros) source[a.source_floats + thread] = 0.0f;
   block_barrier();
 
   float weight[Filter * Filter];
   CONVX_UNROLL
-  for (int i = 0; i < Filter * Filter; ++i) weight[i] = widen(tap[i]);
-  const int result_phase = phase_of(a.result + result_begin);
+  for (int i = 0; i < Filter * Filter; ++i) weight[i] = widen(a.flip ? tap[Filter * Filter - 1 - i] : tap[i]);
+  const float bias = widen(bias_element);
+  T* const result_begin = a.result + static_cast<int64_t>(first_plane) * result_plane;
+  const int result_phase = phase_of(result_begin);
   CONVX_NO_UNROLL
   for (int unit = thread; unit < units; unit += static_cast<int>(blockDim.x)) {
     const int plane = static_cast<int>(a.units.quotient(unit));
@@ -199,7 +207,7 @@ plane_split_kernel(Arguments<T> a) {
     }
   }
   block_barrier();
-  copy_out(a.result + (result_begin - result_phase), results, result_phase, planes * result_plane);
+  copy_out(result_begin - result_phase, results, result_phase, planes * result_plane);
 }
 
 }  // namespace convx::depthwise::plane_split

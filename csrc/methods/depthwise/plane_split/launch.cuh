@@ -17,7 +17,7 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   a.weight = static_cast<const T*>(pointers.weight);
   a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   a.result = static_cast<T*>(pointers.result);
-  a.planes = geometry.planes;
+  a.planes = static_cast<int>(geometry.planes);
   a.planes_of_block = static_cast<int>(plan["planes"]);
   a.source_floats = static_cast<int>(source_floats(geometry, a.planes_of_block, sizeof(T)));
   a.source_height = static_cast<int>(view.source_height),
