@@ -18,8 +18,10 @@ void launch_channels_weight_tiling(int64_t lanes, uint32_t threads, const Channe
   const Grid grid{static_cast<uint32_t>(arguments.blocks) * static_cast<uint32_t>(arguments.slices)};
   const uint32_t shared = arguments.shares > 1 ? Filter * Filter * threads * 4 : 16;
   with_lanes(lanes, [&](auto width) {
-    launch_kernel(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns>,
-                  "depthwise channels_weight", grid, threads, shared, stream, arguments);
+    if constexpr (channels_weight_fits(width.value, Filter, Channels, Columns)) {
+      launch_kernel(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns>,
+                    "depthwise channels_weight", grid, threads, shared, stream, arguments);
+    }
   });
 }
 

@@ -176,7 +176,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   if (filter == 7) {
     append_one("channels_weight", 1, 4);
   } else if (half && even) {
-    append_one("channels_weight", 2, 7);
+    if (channels_weight_fits(device.lanes, filter, 2, 7)) append_one("channels_weight", 2, 7);
     if (filter == 5) append_one("channels_weight_narrow", 2, 4);
   } else {
     append_one("channels_weight", 1, 7);

@@ -22,6 +22,10 @@ constexpr int64_t channels_weight_threads(int64_t lanes, int64_t element_bytes, 
   const int64_t resident = channels_weight_resident(element_bytes, filter, stride, channels, columns);
   return lanes == 64 ? std::min<int64_t>(resident, 256) : resident;
 }
+// On waves of 64 lanes the largest tile's sums and rows leave no registers for its addresses.
+constexpr bool channels_weight_fits(int64_t lanes, int64_t filter, int64_t channels, int64_t columns) {
+  return lanes == 32 || filter != 5 || channels * columns != 14;
+}
 template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns>
 constexpr int kChannelsWeightThreads =
     static_cast<int>(channels_weight_threads(Lanes, sizeof(T), Filter, Stride, Channels, Columns));
