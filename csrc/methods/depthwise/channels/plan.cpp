@@ -132,7 +132,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     Plan plan;
     // Tiles with all rows in flight are another kernel, to the timings.
     const bool large = size == channels::kLarge || size == channels::kWide;
-    plan.candidate = large ? channels_family.name : "channels_small";
+    plan.candidate = large ? "channels_large" : "channels_small";
     plan.kernel = kChannels;
     plan.tiling = {{"lanes", device.lanes},   {"tile", size},      {"channels", lane_channels},
                    {"columns", tile.columns}, {"rows", tile.rows}, {"slices", slices}};
