@@ -29,7 +29,8 @@ plane_weight_kernel(PlaneWeightArguments a) {
   constexpr int kParts = Side == 14 ? 4 : 1, kPlanes = Lanes / kParts, kQuarter = 7, kPlane = Side * Side;
   // Input rows and columns of a lane: a quarter reads into its neighbours.
   constexpr int kReach = kParts == 4 ? kQuarter + kPadding : kQuarter;
-  constexpr bool kRowSums = sizeof(T) == 4;
+  // With 64 lanes they also keep float16 within the registers of gfx90a.
+  constexpr bool kRowSums = sizeof(T) == 4 || Lanes == 64;
   constexpr int kTensorBytes = kPlanes * kPlane * static_cast<int>(sizeof(T));
   CONVX_DYNAMIC_SHARED(shared);
   CONVX_SHARED(uint64_t, barriers, [kPlaneWeightThreads / 32][kStages]);
