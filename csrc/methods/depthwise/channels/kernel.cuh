@@ -91,11 +91,15 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   for (int t = 0; t < Columns; ++t) {
     if (x + t >= 0 && x + t < shape.result_width) result_inside |= 1u << t;
   }
-  // In bytes: 32 bits within a tile.
-  const int pixel_pitch = shape.channels * static_cast<int>(sizeof(T));
-  const int source_pitch = shape.source_width * pixel_pitch, result_pitch = shape.result_width * pixel_pitch;
-  const char* const source_lane = reinterpret_cast<const char*>(source + channel) + source_x * pixel_pitch;
-  char* const result_lane = reinterpret_cast<char*>(result + channel) + x * pixel_pitch;
+  // In bytes. Offsets within a tile have 32 bits, without a sign, which would take registers to extend: a row
+  // is shorter than 2^28 bytes.
+  static_assert(kSourceRows < 16 && Rows < 16, "offsets of 32 bits");
+  const uint32_t pixel_pitch = shape.channels * static_cast<uint32_t>(sizeof(T));
+  const uint32_t source_pitch = shape.source_width * pixel_pitch,
+                 result_pitch = shape.result_width * pixel_pitch;
+  const char* const source_lane =
+      reinterpret_cast<const char*>(source + channel) + source_x * static_cast<int>(pixel_pitch);
+  char* const result_lane = reinterpret_cast<char*>(result + channel) + x * static_cast<int>(pixel_pitch);
 
   struct Unit {
     const char* source;
@@ -118,14 +122,14 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   // Slot i % kRing holds source row i.
   Pixel rows[kRing][kSourceColumns];
   const auto fetch = [&](const Unit& unit, int i, Pixel* row) {
-    const char* const line = unit.source + i * static_cast<int64_t>(source_pitch);
+    const char* const line = unit.source + i * source_pitch;
     const uint32_t inside =
         static_cast<uint32_t>(unit.source_y + i) < static_cast<uint32_t>(shape.source_height) ? source_inside
                                                                                               : 0;
     CONVX_UNROLL
     for (int j = 0; j < kSourceColumns; ++j) {
       row[j] = Pixel();
-      if (inside >> j & 1) row[j].read(line + static_cast<int64_t>(j * pixel_pitch));
+      if (inside >> j & 1) row[j].read(line + j * pixel_pitch);
     }
   };
 
@@ -247,11 +251,11 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
             if (capped) value = value > 6.0f ? 6.0f : value;
           }
         }
-        char* const line = unit.result + o * static_cast<int64_t>(result_pitch);
+        char* const line = unit.result + o * result_pitch;
         CONVX_UNROLL
         for (int t = 0; t < Columns; ++t) {
           if (result_inside >> t & 1) {
-            write_lane<T, Channels>(line + static_cast<int64_t>(t * pixel_pitch), sum[o] + t * Channels);
+            write_lane<T, Channels>(line + t * pixel_pitch, sum[o] + t * Channels);
           }
         }
       });

@@ -33,7 +33,11 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
   }
   if (stride == 1) {
     if (size == kSmall) {
-      return {4, filter == 7 ? 1 : 2, filter == 3 ? kAllRows : 3, filter == 3, filter == 3 ? 5 : 4};
+      return {4, filter == 7 ? 1 : 2,
+              filter == 3   ? kAllRows
+              : filter == 5 ? 3
+                            : 2,
+              filter == 3, filter == 3 ? 5 : 4};
     }
     if (filter == 3) return {7, 7, 2, true, pairs ? 4 : 5};
     if (!pairs) return filter == 5 ? Tile{7, 7, 1, false, 4} : Tile{4, 3, 1, false, 4};
