@@ -150,7 +150,14 @@ strip_kernel(Arguments<T> a) {
 
   float weight[Filter * Filter];
   const T* filter = a.weight + static_cast<int64_t>(channel) * (Filter * Filter);
-  if (a.flip) {
+  if constexpr (Lanes == 64) {
+    // AMD's compiler would keep both branches' 49 offsets in scalar registers.
+    float tap[Filter * Filter];
+    CONVX_UNROLL
+    for (int i = 0; i < Filter * Filter; ++i) tap[i] = widen(load<T, 1>(filter + i).element[0]);
+    CONVX_UNROLL
+    for (int i = 0; i < Filter * Filter; ++i) weight[i] = a.flip ? tap[Filter * Filter - 1 - i] : tap[i];
+  } else if (a.flip) {
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i)
       weight[Filter * Filter - 1 - i] = widen(load<T, 1>(filter + i).element[0]);
