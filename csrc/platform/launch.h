@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "platform/platform.h"
-#include "select/launch.h"
+#include "platform/stream.h"
 
 namespace convx {
 

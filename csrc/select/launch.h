@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "platform/stream.h"
 #include "problem/problem.h"
 #include "select/method.h"
 
@@ -32,7 +33,5 @@ struct ThreadPool {
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 };
-
-using Stream = void*;  // cudaStream_t, hipStream_t, or null on the host executor
 
 }  // namespace convx

@@ -3,6 +3,7 @@
 #include "methods/depthwise/direct/correlate.cuh"
 #include "methods/depthwise/direct/geometry.h"
 #include "methods/depthwise/direct/weight_grad.cuh"
+#include "methods/depthwise/family.h"
 #include "platform/launch.h"
 
 namespace convx::depthwise::direct {
