@@ -2,6 +2,7 @@
 #pragma once
 #include "methods/depthwise/channels/kernel.cuh"
 #include "methods/depthwise/channels/tiles.h"
+#include "methods/depthwise/family.h"
 #include "platform/launch.h"
 
 namespace convx::depthwise::channels {
