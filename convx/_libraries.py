@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import importlib
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-FOLDER = Path(__file__).parent / "lib"
-SOURCE_TREE = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parent
+FOLDER = PACKAGE / "lib"
+SOURCE_TREE = PACKAGE.parent
 BUILD_HINT = "build it with: pip install --no-build-isolation ."
 if (SOURCE_TREE / "csrc").exists():  # an installed convx is hidden by the source tree in the current folder
     BUILD_HINT = f"build it with: pip install --no-build-isolation -e {SOURCE_TREE}, or leave that folder"
@@ -55,6 +57,9 @@ def load() -> dict[str, Library]:
 def core() -> ModuleType:
     """The planner, convx._core; raises ImportError with the reason where it can't be loaded."""
     try:
+        # An editable installation's finder would offer another checkout's binary where this package has none.
+        if PathFinder.find_spec("convx._core", [str(PACKAGE)]) is None:
+            raise ImportError(f"there is no _core in {PACKAGE}")
         return importlib.import_module("convx._core")
     except ImportError as error:
         raise ImportError(f"convx._core, the planner, can't be loaded ({error}); {BUILD_HINT}") from error
