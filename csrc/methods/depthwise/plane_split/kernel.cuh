@@ -140,7 +140,11 @@ plane_split_kernel(Arguments<T> a) {
 
   float weight[Filter * Filter];
   CONVX_UNROLL
-  for (int i = 0; i < Filter * Filter; ++i) weight[i] = widen(a.flip ? tap[Filter * Filter - 1 - i] : tap[i]);
+  for (int i = 0; i < Filter * Filter; ++i) {
+    // Two named values: a choice between array elements would keep the array in memory.
+    const float forward = widen(tap[i]), flipped = widen(tap[Filter * Filter - 1 - i]);
+    weight[i] = a.flip ? float(flipped) : float(forward);
+  }
   const float bias = widen(bias_element);
   T* const result_begin = a.result + static_cast<int64_t>(first_plane) * result_plane;
   const int result_phase = phase_of(result_begin);
