@@ -27,6 +27,7 @@ struct ChannelWeightRows {
   static constexpr int kStrip = kWide ? 7 : (Filter == 7 ? 7 : 4);
 
   const Job& job;
+  int64_t rows_per_sum = rows_summed_apart(job.target_width);
 
   // Strip of Width output pixels from (row, column): sums of Rows filter rows from first_row on.
   template <int Rows, int Width, bool Inside>
@@ -77,29 +78,27 @@ struct ChannelWeightRows {
   template <int Rows>
   __attribute__((noinline)) void filter_rows(const ChannelWeightPiece<T>& piece, int first_row,
                                              A* partial) const {
-    V sum[Rows][Filter];
-    CONVX_UNROLLED
-    for (int f = 0; f < Rows; ++f) {
-      CONVX_UNROLLED
-      for (int g = 0; g < Filter; ++g) sum[f][g] = load<L>(partial + ((first_row + f) * Filter + g) * L);
-    }
-    for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
-      int64_t column = 0;
-      for (; column + kStrip <= job.target_width; column += kStrip) {
-        const int64_t first = column * Stride - job.pad_left;
-        const int64_t last = (column + kStrip - 1) * Stride - job.pad_left + Filter - 1;
-        if (first >= 0 && last < job.source_width) {
-          strip<Rows, kStrip, true>(piece, first_row, row, column, sum);
-        } else {
-          strip<Rows, kStrip, false>(piece, first_row, row, column, sum);
+    for (int64_t begin = piece.row_begin; begin < piece.row_end; begin += rows_per_sum) {
+      const int64_t end = minimum(begin + rows_per_sum, piece.row_end);
+      V sum[Rows][Filter] = {};
+      for (int64_t row = begin; row < end; ++row) {
+        int64_t column = 0;
+        for (; column + kStrip <= job.target_width; column += kStrip) {
+          const int64_t first = column * Stride - job.pad_left;
+          const int64_t last = (column + kStrip - 1) * Stride - job.pad_left + Filter - 1;
+          if (first >= 0 && last < job.source_width) {
+            strip<Rows, kStrip, true>(piece, first_row, row, column, sum);
+          } else {
+            strip<Rows, kStrip, false>(piece, first_row, row, column, sum);
+          }
         }
+        for (; column < job.target_width; ++column) strip<Rows, 1, false>(piece, first_row, row, column, sum);
       }
-      for (; column < job.target_width; ++column) strip<Rows, 1, false>(piece, first_row, row, column, sum);
-    }
-    CONVX_UNROLLED
-    for (int f = 0; f < Rows; ++f) {
       CONVX_UNROLLED
-      for (int g = 0; g < Filter; ++g) store<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+      for (int f = 0; f < Rows; ++f) {
+        CONVX_UNROLLED
+        for (int g = 0; g < Filter; ++g) add_to<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+      }
     }
   }
 
@@ -119,29 +118,31 @@ struct ChannelWeightGeneral {
   static constexpr int kTaps = 4;
 
   const Job& job;
+  int64_t rows_per_sum = rows_summed_apart(job.target_width);
 
   template <int Taps>
   CONVX_INLINE void taps(const ChannelWeightPiece<T>& piece, int64_t f, int64_t g, A* partial) const {
-    V sum[Taps];
     A* target = partial + (f * job.filter_width + g) * L;
-    CONVX_UNROLLED
-    for (int t = 0; t < Taps; ++t) sum[t] = load<L>(target + t * L);
-    for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
-      const int64_t source_row = row * job.stride_h - job.pad_top + f * job.dilation_h;
-      if (source_row < 0 || source_row >= job.source_height) continue;
-      for (int64_t column = 0; column < job.target_width; ++column) {
-        const V dy = load<L>(piece.grad + (row * job.target_width + column) * job.channels);
-        const int64_t first = column * job.stride_w - job.pad_left + g * job.dilation_w;
-        CONVX_UNROLLED
-        for (int t = 0; t < Taps; ++t) {
-          const int64_t source = first + t * job.dilation_w;
-          if (source < 0 || source >= job.source_width) continue;
-          sum[t] += dy * load<L>(piece.input + (source_row * job.source_width + source) * job.channels);
+    for (int64_t begin = piece.row_begin; begin < piece.row_end; begin += rows_per_sum) {
+      const int64_t end = minimum(begin + rows_per_sum, piece.row_end);
+      V sum[Taps] = {};
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t source_row = row * job.stride_h - job.pad_top + f * job.dilation_h;
+        if (source_row < 0 || source_row >= job.source_height) continue;
+        for (int64_t column = 0; column < job.target_width; ++column) {
+          const V dy = load<L>(piece.grad + (row * job.target_width + column) * job.channels);
+          const int64_t first = column * job.stride_w - job.pad_left + g * job.dilation_w;
+          CONVX_UNROLLED
+          for (int t = 0; t < Taps; ++t) {
+            const int64_t source = first + t * job.dilation_w;
+            if (source < 0 || source >= job.source_width) continue;
+            sum[t] += dy * load<L>(piece.input + (source_row * job.source_width + source) * job.channels);
+          }
         }
       }
+      CONVX_UNROLLED
+      for (int t = 0; t < Taps; ++t) add_to<L>(target + t * L, sum[t]);
     }
-    CONVX_UNROLLED
-    for (int t = 0; t < Taps; ++t) store<L>(target + t * L, sum[t]);
   }
 
   void add(const ChannelWeightPiece<T>& piece, A* partial) const {

@@ -179,6 +179,7 @@ struct PlaneWeightGeneral {
   int64_t row_elements = pitch * job.stride_w;
   int64_t band_rows =
       minimum(job.target_height, maximum(maximum(8, reach_h), kBandBytes / (row_elements * 4)));
+  int64_t rows_per_sum = rows_summed_apart(grad_pitch / L);
 
   int64_t source_rows(int64_t rows) const { return (rows - 1) * job.stride_h + reach_h + 1; }
   int64_t partial_elements() const { return job.filter_height * job.filter_width * L; }
@@ -198,28 +199,30 @@ struct PlaneWeightGeneral {
   template <int Taps>
   CONVX_INLINE void taps(const A* packed, const A* grad, int64_t row_begin, int64_t row_end, int64_t f,
                          int64_t g, A* partial) const {
-    V sum[Taps];
     int64_t offset[Taps];
     A* target = partial + (f * job.filter_width + g) * L;
     CONVX_UNROLLED
     for (int t = 0; t < Taps; ++t) {
       const int64_t shift = (g + t) * job.dilation_w;
       offset[t] = shift % job.stride_w * pitch + shift / job.stride_w;
-      sum[t] = load<L>(target + t * L);
     }
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const int64_t position = row * job.stride_h - job.pad_top + f * job.dilation_h;
-      if (position < 0 || position >= job.source_height) continue;
-      const A* source = packed + ((row - row_begin) * job.stride_h + f * job.dilation_h) * row_elements;
-      const A* dy = grad + (row - row_begin) * grad_pitch;
-      for (int64_t column = 0; column < grad_pitch; column += L) {
-        const V d = load<L>(dy + column);
-        CONVX_UNROLLED
-        for (int t = 0; t < Taps; ++t) sum[t] += d * load<L>(source + offset[t] + column);
+    for (int64_t begin = row_begin; begin < row_end; begin += rows_per_sum) {
+      const int64_t end = minimum(begin + rows_per_sum, row_end);
+      V sum[Taps] = {};
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t position = row * job.stride_h - job.pad_top + f * job.dilation_h;
+        if (position < 0 || position >= job.source_height) continue;
+        const A* source = packed + ((row - row_begin) * job.stride_h + f * job.dilation_h) * row_elements;
+        const A* dy = grad + (row - row_begin) * grad_pitch;
+        for (int64_t column = 0; column < grad_pitch; column += L) {
+          const V d = load<L>(dy + column);
+          CONVX_UNROLLED
+          for (int t = 0; t < Taps; ++t) sum[t] += d * load<L>(source + offset[t] + column);
+        }
       }
+      CONVX_UNROLLED
+      for (int t = 0; t < Taps; ++t) add_to<L>(target + t * L, sum[t]);
     }
-    CONVX_UNROLLED
-    for (int t = 0; t < Taps; ++t) store<L>(target + t * L, sum[t]);
   }
 
   void add(const T* grad_plane, int64_t row_begin, int64_t row_end, A* packed, A* partial,

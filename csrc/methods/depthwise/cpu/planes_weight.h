@@ -110,37 +110,36 @@ struct PlaneWeightRows {
   CONVX_INLINE void filter_rows(const A* packed, const A* grad, int64_t steps, int first_row,
                                 A* partial) const {
     constexpr int kBack = (Rows + Stride - 1) / Stride;
-    V sum[Rows][Filter];
-    CONVX_UNROLLED
-    for (int f = 0; f < Rows; ++f) {
-      CONVX_UNROLLED
-      for (int g = 0; g < Filter; ++g) sum[f][g] = load<L>(partial + ((first_row + f) * Filter + g) * L);
-    }
-    for (int64_t block = 0; block < column_blocks; ++block) {
-      const A* source = packed + first_row * row_elements + block * L;
-      const A* target = grad + block * L;
-      for (int64_t t = 0; t < steps; ++t, source += Stride * row_elements, target += grad_pitch) {
-        V dy[kBack];
-        CONVX_UNROLLED
-        for (int k = 0; k < kBack; ++k) dy[k] = load<L>(target - k * grad_pitch);
-        CONVX_UNROLLED
-        for (int r = 0; r < (Stride < Rows ? Stride : Rows); ++r) {
+    const int64_t blocks_per_sum = rows_summed_apart(steps);
+    for (int64_t begin = 0; begin < column_blocks; begin += blocks_per_sum) {
+      const int64_t end = minimum(begin + blocks_per_sum, column_blocks);
+      V sum[Rows][Filter] = {};
+      for (int64_t block = begin; block < end; ++block) {
+        const A* source = packed + first_row * row_elements + block * L;
+        const A* target = grad + block * L;
+        for (int64_t t = 0; t < steps; ++t, source += Stride * row_elements, target += grad_pitch) {
+          V dy[kBack];
           CONVX_UNROLLED
-          for (int g = 0; g < Filter; ++g) {
-            V x = load<L>(source + r * row_elements + (g % Stride) * pitch + g / Stride);
-            keep(x);
+          for (int k = 0; k < kBack; ++k) dy[k] = load<L>(target - k * grad_pitch);
+          CONVX_UNROLLED
+          for (int r = 0; r < (Stride < Rows ? Stride : Rows); ++r) {
             CONVX_UNROLLED
-            for (int k = 0; k < kBack; ++k) {
-              if (r + Stride * k < Rows) sum[r + Stride * k][g] += x * dy[k];
+            for (int g = 0; g < Filter; ++g) {
+              V x = load<L>(source + r * row_elements + (g % Stride) * pitch + g / Stride);
+              keep(x);
+              CONVX_UNROLLED
+              for (int k = 0; k < kBack; ++k) {
+                if (r + Stride * k < Rows) sum[r + Stride * k][g] += x * dy[k];
+              }
             }
           }
         }
       }
-    }
-    CONVX_UNROLLED
-    for (int f = 0; f < Rows; ++f) {
       CONVX_UNROLLED
-      for (int g = 0; g < Filter; ++g) store<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+      for (int f = 0; f < Rows; ++f) {
+        CONVX_UNROLLED
+        for (int g = 0; g < Filter; ++g) add_to<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+      }
     }
   }
 

@@ -30,6 +30,13 @@ CONVX_INLINE int64_t round_up(int64_t a, int64_t b) {
   return ceil_divide(a, b) * b;
 }
 
+// Weight gradient: rows summed apart before they join the total, since one accumulator's rounding error grows
+// with its length (Higham, "The accuracy of floating point summation", 1993); some 64 products of each lane
+// make the second level's cost vanish.
+CONVX_INLINE int64_t rows_summed_apart(int64_t products_per_row) {
+  return maximum(1, 64 / products_per_row);
+}
+
 // Memory of one piece of work: on the stack while it is small.
 class Scratch {
  public:
@@ -113,6 +120,11 @@ CONVX_INLINE Simd<A, L> activate(Simd<A, L> value, Activation activation) {
     default:
       return value;
   }
+}
+
+template <int L, class A>
+CONVX_INLINE void add_to(A* address, Simd<A, L> value) {
+  store<L>(address, load<L>(address) + value);
 }
 
 // Fills count accumulators with zeros; may write up to a vector more.
