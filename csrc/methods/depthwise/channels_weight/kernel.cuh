@@ -207,6 +207,7 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     return;
   }
   // All threads add up the shares, a channel at a time: [tap][share][place].
+  constexpr int kApart = 8;
   float* const totals = reinterpret_cast<float*>(shared);
   CONVX_UNROLL
   for (int c = 0; c < Channels; ++c) {
@@ -216,11 +217,17 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     block_barrier();
     for (int i = threadIdx.x; i < a.across * kTaps; i += blockDim.x) {
       const int tap = i / a.across, column = i - tap * a.across;
-      float total = 0;
-      for (int other = 0; other < a.shares; ++other) {
-        total += totals[tap * blockDim.x + other * a.across + column];
+      // Apart in kApart sums, then pairwise: one chain over all shares rounds the most of all steps.
+      float part[2 * kApart - 1] = {};
+      for (int first = 0; first < a.shares; first += kApart) {
+        CONVX_UNROLL
+        for (int k = 0; k < kApart; ++k) {
+          if (first + k < a.shares) part[k] += totals[tap * blockDim.x + (first + k) * a.across + column];
+        }
       }
-      write(static_cast<uint32_t>(block) * a.across + column, c, tap, total);
+      CONVX_UNROLL
+      for (int pair = 0; pair < kApart - 1; ++pair) part[kApart + pair] = part[2 * pair] + part[2 * pair + 1];
+      write(static_cast<uint32_t>(block) * a.across + column, c, tap, part[2 * kApart - 2]);
     }
   }
 }
