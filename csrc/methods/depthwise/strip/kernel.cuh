@@ -99,7 +99,10 @@ strip_kernel(Arguments<T> a) {
   using Shape = Form<T, Filter, M, V>;
   using Index = typename Shape::Index;
   constexpr int kColumns = Shape::kTile.columns, kRows = Shape::kTile.rows;
-  constexpr int kAhead = Shape::kTile.ahead, kThreads = Shape::kThreads;
+  constexpr int kThreads = Shape::kThreads;
+  // With a fourth row ahead, 7x7's tiles of 16-bit elements need two registers more than gfx942 has.
+  constexpr bool kFewer = Lanes == 64 && Filter == 7 && sizeof(T) == 2 && Shape::kTile.ahead > 3;
+  constexpr int kAhead = kFewer ? 3 : Shape::kTile.ahead;
   constexpr int kLeft = Index::kLeft, kRight = Index::kRight, kHalo = kLeft + kRight;
   constexpr int kSourceRows = Index::kSourceRows, kResults = Index::kResults;
 
