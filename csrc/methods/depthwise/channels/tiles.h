@@ -50,7 +50,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
   if (size == kSmall) {
     return {2, 2, filter == 3 ? kAllRows : filter == 5 ? 2 : 1, filter == 3, filter == 7 ? 3 : 4};
   }
-  if (filter == 7) return pairs ? Tile{} : Tile{4, 3, 1, false, 3};
+  if (filter == 7) return pairs ? Tile{} : Tile{4, 2, 1, false, 3};
   return {4, 4, filter == 3 ? 2 : 1, filter == 3, filter == 3 ? 4 : 3};
 }
 
