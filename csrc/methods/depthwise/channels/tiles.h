@@ -29,7 +29,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
   if (size == kTiny) {
     if (filter == 7) return {};
     if (transposed) return {2, 2, kAllRows, true, filter == 3 ? 6 : 4};
-    return {stride == 1 ? 2 : 1, 1, kAllRows, true, filter == 3 ? 6 : 4};
+    return {stride == 1 ? 2 : 1, 1, kAllRows, true, filter == 3 ? 6 : 3};
   }
   if (stride == 1) {
     if (size == kSmall) {
@@ -37,9 +37,12 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
               filter == 3   ? kAllRows
               : filter == 5 ? 3
                             : 2,
-              filter == 3, filter == 3 ? 5 : 4};
+              filter == 3,
+              filter == 3   ? 5
+              : filter == 5 ? 4
+                            : 2};
     }
-    if (filter == 3) return {7, 7, 2, true, pairs ? 4 : 5};
+    if (filter == 3) return {7, 7, 2, true, 4};
     if (!pairs) return filter == 5 ? Tile{7, 7, 1, false, 4} : Tile{4, 3, 1, false, 4};
     return filter == 5 ? Tile{4, 7, 2, true, 3} : Tile{};
   }
@@ -50,7 +53,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
   if (size == kSmall) {
     return {2, 2, filter == 3 ? kAllRows : filter == 5 ? 2 : 1, filter == 3, filter == 7 ? 3 : 4};
   }
-  if (filter == 7) return pairs ? Tile{} : Tile{4, 2, 1, false, 3};
+  if (filter == 7) return pairs ? Tile{} : Tile{4, 2, 1, false, 2};
   return {4, 4, filter == 3 ? 2 : 1, filter == 3, filter == 3 ? 4 : 3};
 }
 
