@@ -26,6 +26,7 @@ struct ConvProblem {
   Layout layout = Layout::nchw;
   Activation activation = Activation::none;
   bool has_bias = false;
+  bool allow_tf32 = false;  // float32 products may be rounded to TF32 before they are added
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0;
   int64_t out_channels = 0, out_height = 0, out_width = 0;
   int64_t filter_height = 1, filter_width = 1;

@@ -17,13 +17,14 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
                          int64_t batch, int64_t in_channels, int64_t in_height, int64_t in_width,
                          int64_t out_channels, int64_t filter_height, int64_t filter_width, Pair stride,
                          Padding padding, Pair dilation, int64_t groups, bool bias,
-                         const std::string& activation) {
+                         const std::string& activation, bool allow_tf32) {
   ConvProblem problem;
   problem.operation = parse_operation(operation);
   problem.dtype = parse_dtype(dtype);
   problem.layout = parse_layout(layout);
   problem.activation = parse_activation(activation);
   problem.has_bias = bias;
+  problem.allow_tf32 = allow_tf32;
   problem.batch = batch;
   problem.in_channels = in_channels;
   problem.in_height = in_height;
@@ -72,12 +73,13 @@ void bind_problem(py::module_& module) {
            py::arg("in_height"), py::arg("in_width"), py::arg("out_channels"), py::arg("filter_height"),
            py::arg("filter_width"), py::arg("stride") = Pair(1, 1), py::arg("padding") = Padding(0, 0, 0, 0),
            py::arg("dilation") = Pair(1, 1), py::arg("groups") = 1, py::arg("bias") = false,
-           py::arg("activation") = "none")
+           py::arg("activation") = "none", py::arg("allow_tf32") = false)
       .def_property_readonly("operation", [](const ConvProblem& p) { return to_string(p.operation); })
       .def_property_readonly("dtype", [](const ConvProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("layout", [](const ConvProblem& p) { return to_string(p.layout); })
       .def_property_readonly("activation", [](const ConvProblem& p) { return to_string(p.activation); })
       .def_readonly("bias", &ConvProblem::has_bias)
+      .def_readonly("allow_tf32", &ConvProblem::allow_tf32)
       .def_readonly("batch", &ConvProblem::batch)
       .def_readonly("in_channels", &ConvProblem::in_channels)
       .def_readonly("in_height", &ConvProblem::in_height)
@@ -166,6 +168,8 @@ void bind_plans(py::module_& module) {
       .def_readonly("candidate", &Plan::candidate)
       .def_property_readonly("tiling", &tiling)
       .def_readonly("workspace_bytes", &Plan::workspace_bytes)
+      .def_readonly("packing", &Plan::packing)
+      .def_readonly("packed_weight_bytes", &Plan::packed_weight_bytes)
       .def_readonly("predicted_us", &Plan::predicted_us)
       .def_readonly("source", &Plan::source)
       .def("describe", [](const Plan& plan) { return describe(plan); })

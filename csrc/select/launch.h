@@ -17,6 +17,8 @@ struct Pointers {
   const void* bias = nullptr;
   const void* output_grad = nullptr;
   void* result = nullptr;
+  const void* packed_weight =
+      nullptr;                // the filters in plan.packing's order, where it names one; 256-byte aligned
   void* workspace = nullptr;  // plan.workspace_bytes, 256-byte aligned
 };
 

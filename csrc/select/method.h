@@ -27,6 +27,10 @@ struct Plan {
   // Tiling parameters by name, in the order the launcher reads them.
   std::vector<std::pair<const char*, int64_t>> tiling;
   int64_t workspace_bytes = 0;
+  // The order in which the kernel reads its filters, "" for torch's own. Together with the weight's shape,
+  // groups, dtype and the operation it determines the packed bytes, so that a layer can keep them.
+  std::string packing;
+  int64_t packed_weight_bytes = 0;
   double predicted_us = 0;
   std::string source = "estimated";                 // of the prediction; or "measured on NVIDIA H200"
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none

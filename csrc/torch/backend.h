@@ -28,6 +28,10 @@ const DeviceTraits& device_traits(int32_t device_index);
 // Runs a plan of any method but native on the device's current stream. Raises what fails.
 void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index);
 
+// Writes the filters in plan.packing's order, on the same stream.
+void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                 int32_t device_index);
+
 // Makes the device current for the calls into torch and the launches in its scope.
 class DeviceScope {
  public:

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "methods/depthwise/depthwise.h"
+#include "methods/launchers.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -25,15 +25,6 @@ void run_in_pool(int64_t count, int64_t grain, void (*body)(void*, int64_t, int6
       &task));
 }
 
-using Launch = void (*)(const Plan&, const ConvProblem&, const Pointers&, const ThreadPool&, CpuIsa);
-
-struct Launcher {
-  const Method* method;
-  Launch launch;
-};
-
-const Launcher kLaunchers[] = {{&depthwise::method, depthwise::launch_cpu}};
-
 }  // namespace
 
 const DeviceTraits& device_traits(int32_t /*device_index*/) {
@@ -50,10 +41,13 @@ const DeviceTraits& device_traits(int32_t /*device_index*/) {
 void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
   const DeviceTraits& device = device_traits(device_index);
   const ThreadPool pool = {device.threads, run_in_pool};
-  for (const Launcher& launcher : kLaunchers) {
-    if (launcher.method == plan.method) return launcher.launch(plan, problem, pointers, pool, device.isa);
-  }
-  throw std::logic_error("convx: no CPU launcher for " + describe(plan));
+  cpu_launcher(plan).launch(plan, problem, pointers, pool, device.isa);
+}
+
+void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                 int32_t device_index) {
+  const ThreadPool pool = {device_traits(device_index).threads, run_in_pool};
+  cpu_launcher(plan).pack_weight(plan, problem, weight, packed, pool);
 }
 
 DeviceScope::DeviceScope(int32_t /*device_index*/) {}

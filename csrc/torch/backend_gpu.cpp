@@ -4,19 +4,12 @@
 #include <map>
 #include <mutex>
 
-#include "methods/depthwise/depthwise.h"
+#include "methods/launchers.h"
 #include "platform/query_device.h"
 #include "torch/backend.h"
 
 namespace convx {
 namespace {
-
-struct Launcher {
-  const Method* method;
-  void (*launch)(const Plan&, const ConvProblem&, const Pointers&, Stream);
-};
-
-const Launcher kLaunchers[] = {{&depthwise::method, depthwise::launch_gpu}};
 
 Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
@@ -39,11 +32,12 @@ const DeviceTraits& device_traits(int32_t device_index) {
 }
 
 void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
-  const Stream stream = current_stream(device_index);
-  for (const Launcher& launcher : kLaunchers) {
-    if (launcher.method == plan.method) return launcher.launch(plan, problem, pointers, stream);
-  }
-  throw std::logic_error("convx: no GPU launcher for " + describe(plan));
+  gpu_launcher(plan).launch(plan, problem, pointers, current_stream(device_index));
+}
+
+void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                 int32_t device_index) {
+  gpu_launcher(plan).pack_weight(plan, problem, weight, packed, current_stream(device_index));
 }
 
 DeviceScope::DeviceScope(int32_t device_index) {

@@ -51,17 +51,25 @@ std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTra
 }
 
 void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const TensorView& input) {
-  std::optional<Tensor> workspace;  // alive until launched: torch's allocator orders its reuse by stream
+  // Alive until launched: torch's allocator orders their reuse by stream.
+  std::optional<Tensor> workspace, packed;
   if (plan.workspace_bytes > 0) {
-    const int64_t stride = 1;
-    AtenTensorHandle handle = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &plan.workspace_bytes, &stride,
-                                                    aoti_torch_dtype_uint8(), input.device_type,
-                                                    input.device_index, &handle));
-    workspace.emplace(handle);
+    workspace = allocate_bytes(plan.workspace_bytes, input);
     pointers.workspace = workspace->mutable_data_ptr();
   }
+  if (!plan.packing.empty() && pointers.packed_weight == nullptr) {
+    packed = pack(plan, problem, pointers.weight, input);
+    pointers.packed_weight = packed->const_data_ptr();
+  }
   launch(plan, problem, pointers, input.device_index);
+}
+
+Tensor pack(const Plan& plan, const ConvProblem& problem, const void* weight, const TensorView& like) {
+  Tensor packed = allocate_bytes(plan.packed_weight_bytes, like);
+  if (!plan.packing.empty()) {
+    pack_weight(plan, problem, weight, packed.mutable_data_ptr(), like.device_index);
+  }
+  return packed;
 }
 
 }  // namespace convx

@@ -13,7 +13,11 @@ namespace convx {
 std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTraits& device,
                                      const std::string& algorithm);
 
-// Launches a plan of any method but native, with a workspace from torch where it asks for one.
+// Launches a plan of any method but native, with a workspace from torch where it asks for one, and with
+// filters packed for it unless pointers has them.
 void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const TensorView& input);
+
+// The filters in the order that a plan names, as bytes on the device of like; none where it names no order.
+Tensor pack(const Plan& plan, const ConvProblem& problem, const void* weight, const TensorView& like);
 
 }  // namespace convx

@@ -63,6 +63,14 @@ Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view) {
   return Tensor(handle);
 }
 
+Tensor allocate_bytes(int64_t count, const TensorView& view) {
+  const int64_t stride = 1;
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &count, &stride, aoti_torch_dtype_uint8(),
+                                                  view.device_type, view.device_index, &handle));
+  return Tensor(handle);
+}
+
 Layout layout_of(const TensorView& view) {
   const bool channels_last = view.size(1) > 1 && view.strides[1] == 1 && !view.is_contiguous();
   return channels_last ? Layout::nhwc : Layout::nchw;

@@ -34,6 +34,8 @@ using Sizes = std::array<int64_t, 4>;  // batch, channels, height, width, in thi
 
 // A new tensor of the type and device of view.
 Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view);
+// That many uninitialised bytes on the device of view.
+Tensor allocate_bytes(int64_t count, const TensorView& view);
 
 // channels_last iff its channels are the unit-stride dimension and it isn't contiguous in the plain sense
 // as well (one channel, one pixel): the same rule as the fake kernels of convx/ops.py.

@@ -1,6 +1,7 @@
-"""Builds the programs of the host executor into build/simt: a driver per kernel family, and the planted bugs.
+"""Builds the programs of the host executor into build/simt: a driver per depthwise kernel family and
+per other method, and the planted bugs.
 
-    python tests/simt/build.py [--plain] [FAMILY ... | planted]
+    python tests/simt/build.py [--plain] [FAMILY ... | METHOD ... | planted]
 
 Without names, everything that has sources is built. Only what has changed is compiled again.
 """
@@ -20,7 +21,8 @@ from build_tools.compile import BuildError, Step, run_steps  # noqa: E402
 from build_tools.toolchain import cxx  # noqa: E402
 
 SIMT = Path("tests/simt")
-FAMILIES = Path("csrc/methods/depthwise")
+METHODS = Path("csrc/methods")
+FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/simt"]
@@ -47,6 +49,11 @@ def families() -> list[str]:
     return sorted({path.parent.name for path in glob(f"{FAMILIES}/*/launch*.cu")})
 
 
+def methods() -> list[str]:
+    """Methods with GPU kernels that are tested as a whole: all but depthwise."""
+    return sorted({path.parts[2] for path in glob(f"{METHODS}/*/**/*.cu")} - {FAMILIES.name})
+
+
 class Programs:
     """The steps that make programs, with the checks of the sanitizers or, plain, without."""
 
@@ -64,13 +71,16 @@ class Programs:
         if name == PLANTED:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
         else:
-            objects = self._objects([SIMT / "driver.cpp"], ["-O1", f"-DCONVX_FAMILY={name}"], f"_{name}")
-            objects += self._objects(glob(f"{FAMILIES}/{name}/*.cu"), self.kernel_flags)
-            objects += self._objects(glob(f"{FAMILIES}/{name}/*.cpp"), ["-O1"])
+            whole = name in methods()
+            folder = (METHODS if whole else FAMILIES) / name
+            tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={name}"
+            objects = self._objects([SIMT / "driver.cpp"], ["-O1", tested], f"_{name}")
+            objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
+            objects += self._objects(glob(f"{folder}/**/plan*.cpp"), ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
-            # Not select/registry.cpp, which refers to every family: a driver has one.
+            # Not select/registry.cpp, which refers to every method: a driver has one.
             planner = [*glob("csrc/problem/*.cpp"), Path("csrc/select/method.cpp")]
-            objects += self._objects(planner, ["-O1"])
+            objects += self._objects([*planner, Path("csrc/select/measured.cpp")], ["-O1"])
         program = self.folder / name
         inputs = [*objects, *runtime]
         command = [*cxx(), *self.link_flags, *map(str, inputs), "-o", str(program)]
@@ -108,11 +118,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="families, or planted; all where none is named")
+    parser.add_argument("names", nargs="*", help="families and methods, or planted; all where none is named")
     parser.add_argument("--plain", action="store_true", help="no sanitizers: quicker, for a first try")
     arguments = parser.parse_args()
     try:
-        folder = build(arguments.names or [PLANTED, *families()], arguments.plain)
+        folder = build(arguments.names or [PLANTED, *families(), *methods()], arguments.plain)
     except BuildError as error:
         sys.exit(str(error))
     print(f"built in {folder}")

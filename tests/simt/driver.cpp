@@ -1,5 +1,6 @@
-// Runs the candidates of one kernel family on the host executor: a problem per line on the standard input, a
-// verdict per plan on the standard output. Compiled once per family, named by CONVX_FAMILY. See README.md.
+// Runs the candidates of one depthwise kernel family, or of one whole method, on the host executor: a problem
+// per line on the standard input, a verdict per plan on the standard output. Compiled once per family or
+// method, named by CONVX_FAMILY or CONVX_METHOD.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -9,20 +10,14 @@
 #include <vector>
 
 #include "case.h"
-#include "methods/depthwise/family.h"
 #include "platform/platform.h"
 #include "reference.h"
-
-#define CONVX_JOIN_(a, b) a##b
-#define CONVX_JOIN(a, b) CONVX_JOIN_(a, b)
+#include "tested.h"
 
 namespace simt_test {
 namespace {
 
 using namespace convx;
-
-const depthwise::Family& family = depthwise::CONVX_JOIN(CONVX_FAMILY, _family);
-depthwise::Launch* const launch_family = &depthwise::CONVX_JOIN(launch_, CONVX_FAMILY);
 
 // Memory of exactly the size asked for, so that the address sanitizer sees every overrun, filled with NaN.
 struct Buffer {
@@ -97,7 +92,7 @@ std::string compare(const ConvProblem& problem, const Buffer& result, const std:
 }
 
 // As convx::describe, which needs the plan's method: this program is linked with one family alone.
-std::string describe(const Plan& plan) {
+std::string text_of(const Plan& plan) {
   std::ostringstream text;
   text << plan.candidate;
   for (const auto& [name, value] : plan.tiling) text << ' ' << name << '=' << value;
@@ -137,7 +132,7 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
   const std::vector<double> expected = reference(problem, operands);
   int failures = 0;
   for (const Plan& plan : plans) {
-    const std::string text = simt_test::describe(plan);
+    const std::string text = text_of(plan);
     if (text.find(it.only) == std::string::npos) continue;
     std::stringstream orders(it.orders);
     for (std::string order; std::getline(orders, order, ',');) {
@@ -154,10 +149,16 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
       pointers.result = result.memory.get();
       pointers.workspace = workspace.memory.get();
       simt::options() = options_for(device, order, it.seed);
-      simt::watch_result(pointers.result, result.bytes);
       std::string error;
       try {
-        launch_family(plan, problem, pointers, nullptr);
+        Buffer packed(plan.packed_weight_bytes);
+        if (!plan.packing.empty()) {
+          simt::watch_result(packed.memory.get(), packed.bytes);
+          pack_tested(plan, problem, pointers.weight, packed.memory.get());
+          pointers.packed_weight = packed.memory.get();
+        }
+        simt::watch_result(pointers.result, result.bytes);
+        launch_tested(plan, problem, pointers);
         error = compare<T>(problem, result, expected);
       } catch (const std::exception& exception) {
         error = exception.what();
@@ -173,11 +174,11 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
 int run_line(const std::string& line) {
   const Case it = parse_case(line);
   const DeviceTraits device = known_device(it.device);
+  const Support support = tested_supports(it.problem, device);
   std::vector<Plan> plans;
-  const Support support = family.supports(it.problem, device);
-  if (support.ok) family.append(it.problem, device, plans);
+  if (support.ok) plans = tested_plans(it.problem, device);
   if (static_cast<int64_t>(plans.size()) > it.max_plans) plans.resize(it.max_plans);
-  std::printf("CASE %zu plans, %s: %s\n", plans.size(), family.name, line.c_str());
+  std::printf("CASE %zu plans, %s: %s\n", plans.size(), kTested, line.c_str());
   if (plans.empty()) {
     std::printf("NONE %s\n", support.reason.c_str());
     return 0;

@@ -1,0 +1,22 @@
+#include <stdexcept>
+
+#include "methods/depthwise/depthwise.h"
+#include "methods/launchers.h"
+
+namespace convx {
+namespace {
+
+const GpuLauncher kLaunchers[] = {
+    {&depthwise::method, depthwise::launch_gpu, nullptr},
+};
+
+}  // namespace
+
+const GpuLauncher& gpu_launcher(const Plan& plan) {
+  for (const GpuLauncher& launcher : kLaunchers) {
+    if (launcher.method == plan.method) return launcher;
+  }
+  throw std::logic_error("convx: no GPU launcher for " + describe(plan));
+}
+
+}  // namespace convx
