@@ -19,6 +19,9 @@ CSRC = Path("csrc")
 CXX_FLAGS = ["-O3", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DNDEBUG"]
 NVCC_FLAGS = ["-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
 HIP_FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-D__HIP_PLATFORM_AMD__=1"]
+# Registers, shared memory and spills of each kernel.
+NVCC_REPORT = ["-Xptxas=-v"]
+HIP_REPORT = ["-Rpass-analysis=kernel-resource-usage"]
 
 # A launcher that nobody wrote fails here rather than at import.
 NO_UNDEFINED = "-Wl,--no-undefined"
@@ -34,6 +37,8 @@ PLANNER = ("problem/*.cpp", "select/*.cpp", "methods/**/plan*.cpp")
 CPU_KERNELS = ("methods/**/cpu/*.cpp",)
 OPERATORS = ("torch/*.cpp",)
 GPU_KERNELS = ("platform/*.cu", "methods/**/*.cu")
+# From a plan to the launcher of its kernel: no kernels, so no GPU compiler.
+GPU_DISPATCH = ("methods/**/gpu.cpp",)
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Build:
     cuda: Cuda | None
     hip: Hip | None
     folder: Path
+    reports: bool = False  # GPU compilers report what each kernel uses, in the logs of kernel_steps
 
     def __post_init__(self) -> None:
         self.cxx = toolchain.cxx()
@@ -86,6 +92,10 @@ class Build:
             path.unlink(missing_ok=True)  # not overwritten: a running program may have it mapped
             shutil.copy(step.output, path)
 
+    def kernel_steps(self, only: str = "") -> list[Step]:
+        """What compiles the GPU sources whose path contains `only`."""
+        return [self._steps[self._kernel_object(path)] for path in sources(*GPU_KERNELS) if only in str(path)]
+
     def _core(self, output: Path) -> Step:
         python = ["-isystem", sysconfig.get_paths()["include"], f"-I{self._write_information()}"]
         module = sources("python/*.cpp")
@@ -102,16 +112,15 @@ class Build:
         return self._link(output, objects, [NO_UNDEFINED, *self._torch_libraries()])
 
     def _gpu(self, output: Path) -> Step:
-        objects = self._objects(sources(*PLANNER))
+        # The longest first, so that all workers are busy to the end.
+        objects = [self._kernel_object(path) for path in sources(*GPU_KERNELS)]
+        objects += self._objects(sources(*PLANNER, *GPU_DISPATCH))
         operators = [path for path in sources(*OPERATORS) if path.stem not in ("backend_cpu", "schema")]
         defines = [*self.torch.include_flags, toolchain.TORCH_TARGET, "-DUSE_CUDA", "-DCONVX_GPU"]
         objects += self._objects(operators, defines, variant="gpu")
-        kernels = sources(*GPU_KERNELS)
         if self.cuda is not None:
-            objects += [self._nvcc_object(path, self.cuda) for path in kernels]
             return self._link_cuda(output, objects, self.cuda)
         assert self.hip is not None
-        objects += [self._hip_object(path, self.hip) for path in kernels]
         libraries = [
             NO_UNDEFINED,
             *self._torch_libraries(),
@@ -125,20 +134,26 @@ class Build:
     def _objects(self, files: list[Path], flags: list[str] | None = None, variant: str = "cpp") -> list[Path]:
         return [self._object(path, [*self.cxx, *self.cxx_flags, *(flags or [])], variant) for path in files]
 
-    def _nvcc_object(self, path: Path, cuda: Cuda) -> Path:
-        return self._object(path, [str(cuda.nvcc), *NVCC_FLAGS, *cuda.architecture_flags], "cuda", "-MD")
-
-    def _hip_object(self, path: Path, hip: Hip) -> Path:
-        targets = [f"--offload-arch={each}" for each in hip.architectures]
+    def _kernel_object(self, path: Path) -> Path:
+        if self.cuda is not None:
+            command = [str(self.cuda.nvcc), *NVCC_FLAGS, *self.cuda.architecture_flags]
+            command += NVCC_REPORT if self.reports else []
+            return self._object(path, command, "cuda", "-MD", self.reports)
+        assert self.hip is not None
         # hipcc takes nvcc where it finds one, unless it is told otherwise.
-        compiler = ["env", "HIP_PLATFORM=amd", str(hip.hipcc)]
-        return self._object(path, [*compiler, *HIP_FLAGS, *targets, "-x", "hip"], "hip")
+        command = ["env", "HIP_PLATFORM=amd", str(self.hip.hipcc), *HIP_FLAGS, "-x", "hip"]
+        command += [f"--offload-arch={each}" for each in self.hip.architectures]
+        command += HIP_REPORT if self.reports else []
+        return self._object(path, command, "hip", "-MMD", self.reports)
 
-    def _object(self, path: Path, command: list[str], variant: str, depend: str = "-MMD") -> Path:
+    def _object(
+        self, path: Path, command: list[str], variant: str, depend: str = "-MMD", reports: bool = False
+    ) -> Path:
         output = self.folder / variant / path.with_suffix(path.suffix + ".o")
         depfile = output.with_suffix(".d")
         arguments = [f"-I{CSRC}", depend, "-MF", str(depfile), "-c", str(path), "-o", str(output)]
-        self._steps[output] = Step(f"compiling {path}", [*command, *arguments], output, [path], depfile)
+        title = f"compiling {path}"
+        self._steps[output] = Step(title, [*command, *arguments], output, [path], depfile, reports)
         return output
 
     def _torch_libraries(self) -> list[str]:

@@ -9,6 +9,7 @@ Without names, everything that has sources is built. Only what has changed is co
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import sys
 from collections.abc import Iterable
@@ -76,7 +77,7 @@ class Programs:
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={name}"
             objects = self._objects([SIMT / "driver.cpp"], ["-O1", tested], f"_{name}")
             objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
-            objects += self._objects(glob(f"{folder}/**/plan*.cpp"), ["-O1"])
+            objects += self._objects(glob(f"{folder}/**/plan*.cpp") + glob(f"{folder}/**/gpu.cpp"), ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             # Not select/registry.cpp, which refers to every method: a driver has one.
             planner = [*glob("csrc/problem/*.cpp"), Path("csrc/select/method.cpp")]
@@ -99,18 +100,22 @@ class Programs:
 
 
 def build(names: list[str], plain: bool = False) -> Path:
-    """Builds the named programs and returns the folder that holds them."""
+    """Builds the named programs and returns the folder that holds them; one process at a time builds."""
     programs = Programs(plain)
     for name in names:
         programs.add(name)
+    folder = ROOT / programs.folder
+    folder.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        run_steps(list(programs.compiling.values()))
-        run_steps(programs.linking)
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            run_steps(list(programs.compiling.values()))
+            run_steps(programs.linking)
     finally:
         os.chdir(before)
-    return ROOT / programs.folder
+    return folder
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 #pragma once
 #include "methods/depthwise/channels/kernel.cuh"
 #include "methods/depthwise/channels/tiles.h"
+#include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "platform/launch.h"
 
@@ -78,27 +79,17 @@ void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Poin
   }
 }
 
-template <class T, int Filter>
-void launch_filter(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  if (problem.stride_h == 1) {
-    launch_channels_of<T, Filter, 1, false>(plan, problem, pointers, stream);
-  } else if (problem.operation == Operation::input_grad) {
-    launch_channels_of<T, Filter, 2, true>(plan, problem, pointers, stream);
-  } else {
-    launch_channels_of<T, Filter, 2, false>(plan, problem, pointers, stream);
-  }
-}
-
 template <class T>
 void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  switch (problem.filter_height) {
-    case 3:
-      return launch_filter<T, 3>(plan, problem, pointers, stream);
-    case 5:
-      return launch_filter<T, 5>(plan, problem, pointers, stream);
-    default:
-      return launch_filter<T, 7>(plan, problem, pointers, stream);
-  }
+  with_filter_and_stride(problem, [&](auto filter, auto stride) {
+    constexpr int kFilter = filter.value, kStride = stride.value;
+    if constexpr (kStride == 2) {
+      if (problem.operation == Operation::input_grad) {
+        return launch_channels_of<T, kFilter, kStride, true>(plan, problem, pointers, stream);
+      }
+    }
+    launch_channels_of<T, kFilter, kStride, false>(plan, problem, pointers, stream);
+  });
 }
 
 }  // namespace convx::depthwise::channels

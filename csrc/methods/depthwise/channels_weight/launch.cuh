@@ -1,16 +1,11 @@
 // Starts channels_weight's kernels for one element type; launch_<dtype>.cu instantiate it.
 #pragma once
+#include "../dispatch.h"
 #include "../family.h"
 #include "kernel.cuh"
 #include "tiles.h"
 
 namespace convx::depthwise {
-
-template <class T>
-void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
-                                  Stream stream);
-
-#if defined(CONVX_CHANNELS_WEIGHT_INSTANTIATE)
 
 template <class T, int Filter, int Stride, int Channels, int Columns>
 void launch_channels_weight_tiling(int64_t lanes, uint32_t threads, const ChannelsWeightArguments& arguments,
@@ -91,29 +86,14 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
   arguments.chunks = FastDivide(static_cast<uint32_t>(geometry.chunks));
 
   const uint32_t threads = static_cast<uint32_t>(divide_up(across * arguments.shares, lanes) * lanes);
-  const auto with_stride = [&](auto filter) {
-    if (problem.stride_h == 1) {
-      launch_channels_weight_filter<T, filter.value, 1>(channels, columns, lanes, threads, arguments, stream);
-    } else {
-      launch_channels_weight_filter<T, filter.value, 2>(channels, columns, lanes, threads, arguments, stream);
-    }
-  };
-  switch (problem.filter_height) {
-    case 3:
-      with_stride(std::integral_constant<int, 3>());
-      break;
-    case 5:
-      with_stride(std::integral_constant<int, 5>());
-      break;
-    default:
-      with_stride(std::integral_constant<int, 7>());
-  }
+  with_filter_and_stride(problem, [&](auto filter, auto stride) {
+    launch_channels_weight_filter<T, filter.value, stride.value>(channels, columns, lanes, threads, arguments,
+                                                                 stream);
+  });
   if (!direct) {
     sum_slices<T>(pointers.workspace, pointers.result, geometry.partials(slices), problem.out_channels,
                   problem.filter_height * problem.filter_width, true, stream);
   }
 }
-
-#endif
 
 }  // namespace convx::depthwise

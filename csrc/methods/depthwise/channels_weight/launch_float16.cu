@@ -1,4 +1,3 @@
-#define CONVX_CHANNELS_WEIGHT_INSTANTIATE
 #include "launch.cuh"
 
 namespace convx::depthwise {

@@ -1,3 +1,4 @@
+#include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane/kernel.cuh"
 #include "platform/launch.h"
@@ -53,9 +54,9 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
 }  // namespace
 
 void launch_plane(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  if (problem.dtype == DType::float16) return launch_typed<float16>(plan, problem, pointers, stream);
-  if (problem.dtype == DType::bfloat16) return launch_typed<bfloat16>(plan, problem, pointers, stream);
-  return launch_typed<float>(plan, problem, pointers, stream);
+  with_element(problem, [&](auto element) {
+    launch_typed<typename decltype(element)::type>(plan, problem, pointers, stream);
+  });
 }
 
 }  // namespace convx::depthwise

@@ -1,7 +1,9 @@
 // From a plan to a launch of the plane_split kernel, for one element type.
 #pragma once
+#include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane_split/kernel.cuh"
+#include "methods/depthwise/strip/with_mapping.h"
 #include "platform/launch.h"
 
 namespace convx::depthwise::plane_split {
@@ -48,28 +50,14 @@ void start(const Plan& plan, const ConvProblem& problem, const Pointers& pointer
   });
 }
 
-template <class T, int Filter>
-void start_filter(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  switch (strip::view_of(problem).mapping) {
-    case Mapping::correlate1:
-      return start<T, Filter, Mapping::correlate1>(plan, problem, pointers, stream);
-    case Mapping::correlate2:
-      return start<T, Filter, Mapping::correlate2>(plan, problem, pointers, stream);
-    case Mapping::transpose2:
-      return start<T, Filter, Mapping::transpose2>(plan, problem, pointers, stream);
-  }
-}
-
 template <class T>
 void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  switch (problem.filter_height) {
-    case 3:
-      return start_filter<T, 3>(plan, problem, pointers, stream);
-    case 5:
-      return start_filter<T, 5>(plan, problem, pointers, stream);
-    default:
-      return start_filter<T, 7>(plan, problem, pointers, stream);
-  }
+  with_filter(problem, [&](auto filter) {
+    constexpr int kFilter = filter.value;
+    strip::with_mapping(strip::view_of(problem).mapping, [&](auto mapping) {
+      start<T, kFilter, mapping.value>(plan, problem, pointers, stream);
+    });
+  });
 }
 
 }  // namespace convx::depthwise::plane_split

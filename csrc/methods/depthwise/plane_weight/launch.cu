@@ -1,3 +1,4 @@
+#include "../dispatch.h"
 #include "../family.h"
 #include "kernel.cuh"
 
@@ -44,14 +45,9 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
 
 void launch_plane_weight(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                          Stream stream) {
-  switch (problem.dtype) {
-    case DType::float16:
-      return launch_typed<float16>(plan, problem, pointers, stream);
-    case DType::bfloat16:
-      return launch_typed<bfloat16>(plan, problem, pointers, stream);
-    default:
-      return launch_typed<float>(plan, problem, pointers, stream);
-  }
+  with_element(problem, [&](auto element) {
+    launch_typed<typename decltype(element)::type>(plan, problem, pointers, stream);
+  });
 }
 
 }  // namespace convx::depthwise

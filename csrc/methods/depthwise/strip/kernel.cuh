@@ -159,7 +159,11 @@ strip_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i) tap[i] = widen(load<T, 1>(filter + i).element[0]);
     CONVX_UNROLL
-    for (int i = 0; i < Filter * Filter; ++i) weight[i] = a.flip ? tap[Filter * Filter - 1 - i] : tap[i];
+    for (int i = 0; i < Filter * Filter; ++i) {
+      // Two named values: a choice between array elements would keep the array in memory.
+      const float forward = tap[i], flipped = tap[Filter * Filter - 1 - i];
+      weight[i] = a.flip ? float(flipped) : float(forward);
+    }
   } else if (a.flip) {
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i)

@@ -1,8 +1,10 @@
 // From a plan to a launch of the strip kernel, for one element type.
 #pragma once
+#include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/strip/geometry.h"
 #include "methods/depthwise/strip/kernel.cuh"
+#include "methods/depthwise/strip/with_mapping.h"
 #include "platform/launch.h"
 
 namespace convx::depthwise::strip {
@@ -80,18 +82,6 @@ void start_mapping(const Call<T>& call, Variant variant) {
   }
 }
 
-template <class T, int Filter>
-void start_filter(const Call<T>& call, Variant variant) {
-  switch (call.view.mapping) {
-    case Mapping::correlate1:
-      return start_mapping<T, Filter, Mapping::correlate1>(call, variant);
-    case Mapping::correlate2:
-      return start_mapping<T, Filter, Mapping::correlate2>(call, variant);
-    case Mapping::transpose2:
-      return start_mapping<T, Filter, Mapping::transpose2>(call, variant);
-  }
-}
-
 // True where every access of the aligned variants is: rows of whole strips, results at the strips' own
 // columns.
 template <class T>
@@ -122,14 +112,11 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   if (is_aligned(variant) && !pointers_aligned(call.source, call.result, tile, call.view.mapping)) {
     variant = ragged_of(variant);
   }
-  switch (filter) {
-    case 3:
-      return start_filter<T, 3>(call, variant);
-    case 5:
-      return start_filter<T, 5>(call, variant);
-    default:
-      return start_filter<T, 7>(call, variant);
-  }
+  with_filter(problem, [&](auto side) {
+    constexpr int kFilter = side.value;
+    with_mapping(call.view.mapping,
+                 [&](auto mapping) { start_mapping<T, kFilter, mapping.value>(call, variant); });
+  });
 }
 
 }  // namespace convx::depthwise::strip

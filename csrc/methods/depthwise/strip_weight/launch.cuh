@@ -1,15 +1,10 @@
 // Starts strip_weight's kernels for one element type; launch_<dtype>.cu instantiate it.
 #pragma once
+#include "../dispatch.h"
 #include "../family.h"
 #include "kernel.cuh"
 
 namespace convx::depthwise {
-
-template <class T>
-void launch_strip_weight_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
-                               Stream stream);
-
-#if defined(CONVX_STRIP_WEIGHT_INSTANTIATE)
 
 // Input rows in flight: what 128 registers hold beside the sums.
 template <class T>
@@ -84,29 +79,14 @@ void launch_strip_weight_typed(const Plan& plan, const ConvProblem& problem, con
 
   const uint32_t threads = static_cast<uint32_t>(
       std::min(plan["threads"], strip_weight_threads(lanes, problem.filter_height, columns, aligned)));
-  const auto with_stride = [&](auto filter) {
-    if (problem.stride_h == 1) {
-      launch_strip_weight_filter<T, filter.value, 1>(columns, aligned, lanes, threads, arguments, stream);
-    } else {
-      launch_strip_weight_filter<T, filter.value, 2>(columns, aligned, lanes, threads, arguments, stream);
-    }
-  };
-  switch (problem.filter_height) {
-    case 3:
-      with_stride(std::integral_constant<int, 3>());
-      break;
-    case 5:
-      with_stride(std::integral_constant<int, 5>());
-      break;
-    default:
-      with_stride(std::integral_constant<int, 7>());
-  }
+  with_filter_and_stride(problem, [&](auto filter, auto stride) {
+    launch_strip_weight_filter<T, filter.value, stride.value>(columns, aligned, lanes, threads, arguments,
+                                                              stream);
+  });
   if (slices > 1) {
     sum_slices<T>(pointers.workspace, pointers.result, slices, problem.out_channels,
                   problem.filter_height * problem.filter_width, false, stream);
   }
 }
-
-#endif
 
 }  // namespace convx::depthwise

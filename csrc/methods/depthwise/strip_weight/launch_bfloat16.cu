@@ -1,4 +1,3 @@
-#define CONVX_STRIP_WEIGHT_INSTANTIATE
 #include "launch.cuh"
 
 namespace convx::depthwise {

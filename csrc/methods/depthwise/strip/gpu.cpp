@@ -1,0 +1,18 @@
+#include "methods/depthwise/dispatch.h"
+#include "methods/depthwise/family.h"
+
+namespace convx::depthwise {
+
+namespace strip {
+// Defined in launch.cuh, one translation unit for each element type.
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
+}  // namespace strip
+
+void launch_strip(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  with_element(problem, [&](auto element) {
+    strip::launch_typed<typename decltype(element)::type>(plan, problem, pointers, stream);
+  });
+}
+
+}  // namespace convx::depthwise
