@@ -1,11 +1,11 @@
 """Compiles every GPU source for AMD's targets, on a machine that needs no AMD GPU, and tells what they use.
 
-    python -m build_tools.check_amd [--target gfx90a ...] [--only strip] [--no-library]
+    python -m build_tools.check_amd [--target gfx90a ...] [--only strip]
 
 Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
-of the newer targets are added, for the rest. The whole library, launchers and operators, is built and linked
-for one target, as setup.py does beside a ROCm torch. Fails where something does not compile or a kernel
-spills.
+of the newer targets are added, for the rest. For one target the whole library, launchers and operators, is
+built and linked, as setup.py does beside a ROCm torch; for the others device code alone. Fails where
+something does not compile or link, or a kernel spills.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_tools.compile import BuildError, run_steps
-from build_tools.resources import KernelUse, parse_amd, summary, table
-from build_tools.target_steps import ReportedStep, reported
-from build_tools.targets import GPU_KERNELS, HIP_FLAGS, ROOT, Build, sources
+from build_tools.compile import BuildError, Step, run_steps
+from build_tools.resources import parse_amd, summary, table
+from build_tools.targets import GPU_KERNELS, HIP_FLAGS, HIP_REPORT, ROOT, Build, sources
 from build_tools.toolchain import Hip, find_torch
 
 PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 lld-19 llvm-19"
@@ -28,7 +27,6 @@ CLANG_TARGETS = ["gfx942", "gfx1100", "gfx1201"]
 FULL = "gfx90a"  # the target of the library
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 FOLDER = Path("build/targets")
-REPORT = "-Rpass-analysis=kernel-resource-usage"
 
 
 def missing_tools() -> list[str]:
@@ -61,37 +59,44 @@ def write_device_libraries(folder: Path) -> None:
             subprocess.run(["llvm-as-19", "-o", str(folder / file), "-"], input=text, text=True, check=True)
 
 
-def compile_step(source: Path, target: str) -> ReportedStep:
+def device_step(source: Path, target: str) -> Step:
     """Device code of one source for one target."""
-    flags = [flag for flag in HIP_FLAGS if flag != "-fPIC"]
-    common = [*flags, "-x", "hip", f"--offload-arch={target}", "--cuda-device-only", REPORT]
+    output = FOLDER / target / source.with_suffix(".o")
+    depfile = output.with_suffix(".d")
     if target in HIPCC_TARGETS:
-        command = ["hipcc", *common]
+        # hipcc takes nvcc where it finds one, unless it is told otherwise.
+        compiler = ["env", "HIP_PLATFORM=amd", "hipcc"]
     else:
         libraries = ROOT / FOLDER / "device-libraries"
-        command = ["clang++-19", *common, "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}"]
-    output = FOLDER / target / source.with_suffix(".o")
-    # hipcc takes nvcc where it finds one, unless it is told otherwise.
-    return reported(f"{target} {source}", command, source, output, {"HIP_PLATFORM": "amd"})
+        compiler = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}"]
+    flags = [*(flag for flag in HIP_FLAGS if flag != "-fPIC"), *HIP_REPORT, f"--offload-arch={target}"]
+    arguments = ["-Icsrc", "-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(output)]
+    command = [*compiler, *flags, "-x", "hip", "--cuda-device-only", *arguments]
+    return Step(f"{target} {source}", command, output, [source], depfile, reports=True)
 
 
-def build_library() -> None:
-    """The whole library, through the code that setup.py uses; the link leaves nothing undefined."""
-    library = ROOT / FOLDER / "hip" / "libconvx_gpu.so"
+def full_steps(only: str) -> list[Step]:
+    """Host and device code of the target of the library; the library's link leaves nothing undefined."""
     hip = Hip(Path(shutil.which("hipcc") or "hipcc"), Path("/usr"), [FULL])
-    Build(find_torch(), None, hip, ROOT / FOLDER / "objects").build({"libconvx_gpu": library})
-    print(f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
+    build = Build(find_torch(), None, hip, ROOT / FOLDER / FULL, reports=True)
+    if not only:
+        library = ROOT / FOLDER / "hip" / "libconvx_gpu.so"
+        build.build({"libconvx_gpu": library})
+        print(f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
+    return build.kernel_steps(only)
 
 
 def check(targets: list[str], only: str) -> bool:
     """Compiles, prints the table and the summary; whether all is well."""
     write_device_libraries(ROOT / FOLDER / "device-libraries")
     kernels = [source for source in sources(*GPU_KERNELS) if only in str(source)]
-    steps = [compile_step(source, target) for source in kernels for target in targets]
-    run_steps(list(steps))
-    uses: list[KernelUse] = []
-    for step in steps:
-        uses += parse_amd(step.report.read_text(), step.title.split()[0])
+    steps = {target: [device_step(source, target) for source in kernels] for target in targets}
+    if FULL in targets:
+        steps[FULL] = full_steps(only)
+    run_steps([step for each in steps.values() for step in each])
+    uses = [
+        use for target in targets for step in steps[target] for use in parse_amd(step.log.read_text(), target)
+    ]
     uses = [use for use in uses if not use.does_nothing]
     if not uses:
         print("no kernel was compiled")
@@ -108,16 +113,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--target", action="append", choices=HIPCC_TARGETS + CLANG_TARGETS)
-    parser.add_argument("--only", default="", help="sources whose path contains this")
-    parser.add_argument("--no-library", action="store_true", help="device code alone")
+    parser.add_argument(
+        "--only", default="", help="sources whose path contains this; the library is not linked"
+    )
     arguments = parser.parse_args()
     missing = missing_tools()
     if missing:
         sys.exit(f"missing: {', '.join(missing)}\nDebian 12: apt install --no-install-recommends {PACKAGES}")
     try:
-        if not arguments.no_library:
-            build_library()
-        good = check(arguments.target or HIPCC_TARGETS + CLANG_TARGETS, arguments.only)
+        targets = arguments.target or HIPCC_TARGETS + CLANG_TARGETS
+        good = check(targets, arguments.only)
     except BuildError as error:
         sys.exit(str(error))
     sys.exit(0 if good else "a kernel spills, see above")

@@ -11,9 +11,12 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+
+WORTH_A_SUMMARY = 30.0  # seconds that steps must have taken for their times to be shown
 
 
 class BuildError(RuntimeError):
@@ -29,6 +32,12 @@ class Step:
     output: Path
     inputs: list[Path]
     depfile: Path | None = None
+    reports: bool = False  # what the command prints is a report, to be read from `log` and not shown
+
+    @property
+    def log(self) -> Path:
+        """The report on the output."""
+        return self.output.with_name(self.output.name + ".log")
 
     @property
     def _record(self) -> Path:
@@ -44,7 +53,7 @@ class Step:
 
     def up_to_date(self) -> bool:
         """Whether the output is newer than everything it was made from, by this very command."""
-        if not self.output.exists() or not self._record.exists():
+        if not self.output.exists() or not self._record.exists() or (self.reports and not self.log.exists()):
             return False
         if self._record.read_text() != shlex.join(self.command):
             return False
@@ -52,12 +61,14 @@ class Step:
         return all(path.exists() and path.stat().st_mtime <= made for path in self._dependencies())
 
     def run(self) -> None:
-        """Runs the command; what it prints is shown only where it fails or warns."""
+        """Runs the command; what it prints is shown where it fails, and its warnings."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise BuildError(f"{self.title} failed:\n{shlex.join(self.command)}\n{done.stdout}")
-        if done.stdout.strip():
+        if self.reports:
+            self.log.write_text(done.stdout)
+        elif done.stdout.strip():
             print(done.stdout, end="", flush=True)
         self._record.write_text(shlex.join(self.command))
 
@@ -73,8 +84,9 @@ def worker_count() -> int:
 
 
 def run_steps(steps: list[Step]) -> None:
-    """Runs independent steps in parallel, skipping those that are up to date."""
+    """Runs independent steps in parallel, skipping those that are up to date; says which took longest."""
     pending = [step for step in steps if not step.up_to_date()]
+    began = time.monotonic()
     with ThreadPoolExecutor(worker_count()) as pool:
         futures = []
         for number, step in enumerate(pending, 1):
@@ -84,8 +96,18 @@ def run_steps(steps: list[Step]) -> None:
             future.cancel()
         for future in done:
             future.result()
+        seconds = {step.title: future.result() for step, future in zip(pending, futures, strict=True)}
+    if time.monotonic() - began > WORTH_A_SUMMARY:
+        longest = sorted(seconds, key=lambda title: -seconds[title])[:5]
+        shown = ", ".join(f"{title} {seconds[title]:.0f} s" for title in longest)
+        print(
+            f"{len(pending)} steps took {sum(seconds.values()):.0f} s in all, longest: {shown}",
+            file=sys.stderr,
+        )
 
 
-def _run_one(step: Step, prefix: str) -> None:
+def _run_one(step: Step, prefix: str) -> float:
     print(f"{prefix} {step.title}", file=sys.stderr, flush=True)
+    began = time.monotonic()
     step.run()
+    return time.monotonic() - began
