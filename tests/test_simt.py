@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 DEVICES = ("h200", "mi250", "rx7900")
 ORDERS = ("forward", "reverse", "shuffled")
 FAMILIES: list[str] = programs.families()
+METHODS: list[str] = programs.methods()
 
 
 def run(program: Path, lines: list[str]) -> str:
@@ -54,15 +55,20 @@ def planted() -> Path:
 
 @pytest.fixture(scope="session", params=FAMILIES)
 def driver(request: pytest.FixtureRequest) -> Path:
-    """The driver of one kernel family."""
+    """The driver of one kernel family of depthwise."""
     return programs.build([request.param]) / str(request.param)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_kernels_are_exact(driver: Path, device: str) -> None:
-    """Every candidate of every covering problem gives the float64 reference's result."""
-    lines = []
-    for values in (problems.COMMON, problems.SMALL_PLANES, problems.GENERAL):
+@pytest.fixture(scope="session", params=METHODS)
+def method_driver(request: pytest.FixtureRequest) -> Path:
+    """The driver of one of the other methods."""
+    return programs.build([request.param]) / str(request.param)
+
+
+def covering_lines(tables: tuple[problems.Values, ...], device: str) -> list[str]:
+    """Problems that cover the tables, for each operation and layout, in changing orders of threads."""
+    lines: list[str] = []
+    for values in tables:
         for operation in problems.OPERATIONS:
             for layout in problems.LAYOUTS:
                 rows = problems.covering(values, seed=len(lines))
@@ -70,10 +76,23 @@ def test_kernels_are_exact(driver: Path, device: str) -> None:
                     problems.line(row, operation, layout, device, ORDERS[index % len(ORDERS)])
                     for index, row in enumerate(rows)
                 ]
-    if device == DEVICES[-1]:
-        lines = lines[::3]  # the kernels are those of the first device
+    return lines[::3] if device == DEVICES[-1] else lines  # its kernels are those of the first device
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kernels_are_exact(driver: Path, device: str) -> None:
+    """Every candidate of every covering problem gives the float64 reference's result."""
+    lines = covering_lines((problems.COMMON, problems.SMALL_PLANES, problems.GENERAL), device)
     output = run_all(driver, lines)
     assert output.count("\nRUN ") >= 5, "this family ran hardly any of the problems"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_methods_are_exact(method_driver: Path, device: str) -> None:
+    """The same for convolutions over channels and for image filters."""
+    lines = covering_lines((problems.DENSE_COMMON, problems.DENSE, problems.ONE_CHANNEL), device)
+    output = run_all(method_driver, lines)
+    assert output.count("\nRUN ") >= 5, "this method ran hardly any of the problems"
 
 
 @pytest.mark.parametrize("device", DEVICES)

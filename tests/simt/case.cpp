@@ -34,6 +34,7 @@ const std::map<std::string, Setter>& setters() {
       {"activation",
        [](Case& c, const std::string& v) { c.problem.activation = convx::parse_activation(v); }},
       {"bias", [](Case& c, const std::string& v) { c.problem.has_bias = std::stoi(v) != 0; }},
+      {"tf32", [](Case& c, const std::string& v) { c.problem.allow_tf32 = std::stoi(v) != 0; }},
       {"batch", [](Case& c, const std::string& v) { c.problem.batch = std::stoll(v); }},
       {"channels",
        [](Case& c, const std::string& v) { c.problem.in_channels = c.problem.groups = std::stoll(v); }},

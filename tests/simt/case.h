@@ -18,7 +18,7 @@ struct Case {
   int64_t max_plans = 1000;
 };
 
-// "key=value key=value …"; README.md lists the keys. Throws std::invalid_argument for an unknown one.
+// "key=value key=value …"; case.cpp lists the keys. Throws std::invalid_argument for an unknown one.
 Case parse_case(const std::string& line);
 
 }  // namespace simt_test

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from typing import Any
 
 OPERATIONS = ("forward", "input_grad", "weight_grad")
 LAYOUTS = ("nchw", "channels_last")
+
+# Under the sanitizers a product costs about 100 ns.
+MOST_PRODUCTS = 800_000
 
 Values = dict[str, list[Any]]
 Problem = dict[str, Any]
@@ -50,6 +54,51 @@ GENERAL: Values = {
     "epilogue": ["", "bias", "bias relu6", "gelu"],
 }
 
+# Convolutions over channels, for the methods beside depthwise; each takes those that it supports.
+DENSE: Values = {
+    "dtype": ["float32", "bfloat16", "float16", "float64"],
+    "tf32": [0, 1],
+    "filter": [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2), (7, 7)],
+    "stride": [(1, 1), (2, 2), (1, 3)],
+    "dilation": [(1, 1), (2, 2)],
+    "padding": ["same", "none", "ragged"],
+    "size": [(1, 1), (4, 4), (7, 7), (14, 14), (5, 33), (2, 130)],
+    "channels": [1, 3, 8, 16, 34, 64],
+    "out_channels": [1, 4, 16, 34, 72],
+    "groups": [1, 2],
+    "batch": [1, 2, 5],
+    "epilogue": ["", "bias", "bias relu6", "bias silu", "gelu"],
+}
+
+# The plain ones that networks are full of: every pair of what is left.
+DENSE_COMMON: Values = {
+    "dtype": ["float32", "bfloat16", "float16"],
+    "tf32": [0, 1],
+    "filter": [(1, 1), (3, 3)],
+    "stride": [(1, 1), (2, 2)],
+    "padding": ["same"],
+    "size": [(4, 4), (7, 7), (14, 14), (12, 20)],
+    "channels": [8, 16, 40, 64],
+    "out_channels": [8, 24, 64],
+    "groups": [1],
+    "batch": [1, 2, 3],
+    "epilogue": ["", "bias", "bias relu"],
+}
+
+# One channel each way: image filters.
+ONE_CHANNEL: Values = {
+    "dtype": ["float32", "bfloat16", "float16", "float64"],
+    "filter": [(3, 3), (5, 5), (7, 7), (9, 9), (1, 5), (4, 2), (15, 15), (31, 31)],
+    "stride": [(1, 1), (2, 2)],
+    "padding": ["same", "none", "ragged"],
+    "size": [(8, 16), (20, 30), (13, 150), (64, 64)],
+    "channels": [1],
+    "out_channels": [1],
+    "groups": [1],
+    "batch": [1, 3],
+    "epilogue": ["", "bias", "bias relu6"],
+}
+
 
 def padding_of(kind: str, problem: Problem) -> tuple[int, int, int, int]:
     """Rows above and below, columns left and right."""
@@ -68,7 +117,18 @@ def dilation_of(problem: Problem) -> tuple[int, int]:
 
 
 def is_valid(problem: Problem) -> bool:
-    """Whether the filter fits the padded input."""
+    """Whether the filter fits the padded input, and groups divide channels that are not too many."""
+    if "out_channels" in problem:
+        groups, channels, out_channels = (
+            problem.get("groups", 1),
+            problem["channels"],
+            problem["out_channels"],
+        )
+        if channels % groups or out_channels % groups:
+            return False
+        products = problem["batch"] * out_channels * channels // groups
+        if products * math.prod(problem["filter"]) * math.prod(problem["size"]) > MOST_PRODUCTS:
+            return False
     pads = padding_of(problem["padding"], problem)
     for axis in (0, 1):
         reach = (problem["filter"][axis] - 1) * dilation_of(problem)[axis] + 1
@@ -115,6 +175,7 @@ def line(problem: Problem, operation: str, layout: str, device: str, order: str)
         "batch": problem["batch"],
         "channels": problem["channels"],
         "multiplier": problem.get("multiplier", 1),
+        **{name: problem[name] for name in ("out_channels", "groups", "tf32") if name in problem},
         "size": "{},{}".format(*problem["size"]),
         "filter": "{},{}".format(*problem["filter"]),
         "stride": "{},{}".format(*problem["stride"]),
