@@ -9,6 +9,8 @@
 PYTHON ?= python3
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
+# A process per CPU, four at most: each has torch's threads besides.
+PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist=worksteal
 PIP := $(IN_VENV) -m pip --disable-pip-version-check
 
 BINARY_SOURCES := setup.py pyproject.toml $(wildcard build_tools/*.py) $(shell find csrc -type f)
@@ -23,7 +25,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	@echo "== the test suite"
-	$(IN_VENV) -m pytest
+	$(IN_VENV) -m pytest $(PYTEST_FLAGS)
 
 lint: $(VENV)/lint-tools
 	@echo "== style and types"
