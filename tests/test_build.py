@@ -146,6 +146,28 @@ def test_a_step_is_repeated_when_a_header_or_the_command_changes(tmp_path: Path)
     assert not step().up_to_date()
 
 
+def test_a_report_is_kept_and_made_again_when_lost(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "a.o"
+    command = ["sh", "-c", f"echo 56 registers; touch {output}"]
+    step = Step("compiling", command, output, [], reports=True)
+    run_steps([step])
+    assert step.log.read_text() == "56 registers\n"
+    assert "registers" not in capfd.readouterr().out
+    assert step.up_to_date()
+    step.log.unlink()
+    assert not step.up_to_date()
+
+
+def test_checks_read_the_reports_of_the_library(tmp_path: Path) -> None:
+    nvcc = fake_tool(tmp_path / "nvcc")
+    build = Build(fake_torch(), toolchain.Cuda(nvcc, ["8.0", "9.0"]), None, tmp_path, reports=True)
+    steps = build.kernel_steps("depthwise/strip/")
+    assert steps and all(step.reports and "-Xptxas=-v" in step.command for step in steps)
+    assert all("arch=compute_90,code=sm_90" in step.command for step in steps)
+    plain = Build(fake_torch(), toolchain.Cuda(nvcc, ["9.0"]), None, tmp_path).kernel_steps()
+    assert len(plain) > len(steps) and not any(step.reports for step in plain)
+
+
 def test_a_failing_command_is_shown_with_what_it_printed(tmp_path: Path) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text("int x = ;\n")
