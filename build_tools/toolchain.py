@@ -39,17 +39,18 @@ class Torch:
 def find_torch() -> Torch:
     """The installed torch, or one line saying what to do."""
     hint = (
-        "install one first, for example: pip install 'torch>=2.11'; then pip install --no-build-isolation ."
+        "install one first, for example: pip install 'torch>=2.11'; then "
+        "pip install --no-build-isolation . (for a wheel: python -m build --wheel --no-isolation)"
     )
     try:
         import torch
     except ImportError as error:
         raise BuildError(
-            f"convx is built against an installed torch >= 2.11 and found none ({error}): {hint}"
+            f"building needs an installed torch >= 2.11 and found none ({error}): {hint}"
         ) from None
     match = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if match is None or (int(match[1]), int(match[2])) < TORCH_FLOOR:
-        raise BuildError(f"convx needs torch >= 2.11 and found {torch.__version__}: {hint}")
+        raise BuildError(f"building needs torch >= 2.11 and found {torch.__version__}: {hint}")
     return Torch(
         str(torch.__version__), Path(torch.__file__).parent, torch.version.cuda, torch.version.hip, torch
     )
