@@ -116,3 +116,16 @@ def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation
 def is_channels_last(tensor: torch.Tensor) -> bool:
     """The layout rule of every operator: NCHW unless dense memory says channels_last and can't say NCHW."""
     return bool(tensor.size(1) > 1 and tensor.stride(1) == 1 and not tensor.is_contiguous())
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _convolutions_allow_tf32() -> bool:
+    try:
+        return bool(torch._C._get_cudnn_allow_tf32())
+    except RuntimeError:  # set by torch.backends.cudnn.conv.fp32_precision, which the older switch can't tell
+        return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
+
+
+def allows_tf32(tensor: torch.Tensor) -> bool:
+    """Whether torch's setting lets a convolution of this tensor round float32 products to TF32."""
+    return tensor.is_cuda and tensor.dtype is torch.float32 and _convolutions_allow_tf32()

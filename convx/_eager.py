@@ -23,17 +23,18 @@ from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from convx import _vmap, ops
-from convx._arguments import Four, Pair, is_channels_last
+from convx._arguments import Four, Pair, allows_tf32, is_channels_last
 from convx._formulas import (
     Calls,
+    Choice,
     Geometry,
     Gradients,
     activation_grad,
     conv2d_backward,
     input_grad_backward,
-    method_of,
     weight_grad_backward,
 )
+from convx._packed import PackedFilters
 
 _PLAIN = frozenset((Tensor, Parameter, type(None)))
 # Activations with a gradient of their own: their input is not kept when they are fused.
@@ -63,7 +64,7 @@ def _is_transformed() -> bool:
 
 
 class _Conv2d(torch.autograd.Function):
-    """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm."""
+    """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm, allow_tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -72,29 +73,29 @@ class _Conv2d(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        input, weight, _, stride, padding, dilation, groups, activation, algorithm = inputs
+        input, weight, _, stride, padding, dilation, groups, activation, *choice = inputs
         needs = ctx.needs_input_grad
         ctx.save_for_backward(
             input if needs[1] else None,
             weight if needs[0] else None,
             None if activation == "none" else output,
         )
-        ctx.arguments = (Geometry(stride, padding, dilation, groups), activation, algorithm)
+        ctx.arguments = (Geometry(stride, padding, dilation, groups), activation, Choice(*choice))
         ctx.sizes = (input.shape, weight.shape, is_channels_last(input))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
         input, weight, output = ctx.saved_tensors
-        geometry, activation, algorithm = ctx.arguments
+        geometry, activation, choice = ctx.arguments
         if output is not None:
             grad = activation_grad(activation, grad, output.detach(), None)
         needs = ctx.needs_input_grad
-        gradients = conv2d_backward(_CALLS, geometry, algorithm, needs, grad, input, weight, *ctx.sizes)
-        return (*gradients, None, None, None, None, None, None)
+        gradients = conv2d_backward(_CALLS, geometry, choice, needs, grad, input, weight, *ctx.sizes)
+        return (*gradients, *(None,) * 7)
 
 
 class _InputGrad(torch.autograd.Function):
-    """Inputs: output_grad, weight, input_size, stride, padding, dilation, groups, algorithm."""
+    """Inputs: output_grad, weight, input_size, stride, padding, dilation, groups, algorithm, allow_tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -103,24 +104,24 @@ class _InputGrad(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        output_grad, weight, _, stride, padding, dilation, groups, algorithm = inputs
+        output_grad, weight, _, stride, padding, dilation, groups, *choice = inputs
         needs = ctx.needs_input_grad
         ctx.save_for_backward(output_grad if needs[1] else None, weight if needs[0] else None)
-        ctx.arguments = Geometry(stride, padding, dilation, groups), algorithm
+        ctx.arguments = Geometry(stride, padding, dilation, groups), Choice(*choice)
         ctx.weight_size = weight.shape
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        (geometry, algorithm), needs = ctx.arguments, ctx.needs_input_grad
+        (geometry, choice), needs = ctx.arguments, ctx.needs_input_grad
         output_grad, weight = ctx.saved_tensors
         gradients = input_grad_backward(
-            _CALLS, geometry, algorithm, needs, grad, output_grad, weight, ctx.weight_size
+            _CALLS, geometry, choice, needs, grad, output_grad, weight, ctx.weight_size
         )
-        return (*gradients, None, None, None, None, None, None)
+        return (*gradients, *(None,) * 7)
 
 
 class _WeightGrad(torch.autograd.Function):
-    """Inputs: input, output_grad, weight_size, stride, padding, dilation, groups, algorithm."""
+    """Inputs: input, output_grad, weight_size, stride, padding, dilation, groups, algorithm, allow_tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -129,20 +130,20 @@ class _WeightGrad(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        input, output_grad, _, stride, padding, dilation, groups, algorithm = inputs
+        input, output_grad, _, stride, padding, dilation, groups, *choice = inputs
         needs = ctx.needs_input_grad
         ctx.save_for_backward(input if needs[1] else None, output_grad if needs[0] else None)
-        ctx.arguments = Geometry(stride, padding, dilation, groups), algorithm
+        ctx.arguments = Geometry(stride, padding, dilation, groups), Choice(*choice)
         ctx.input_size = input.shape
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        (geometry, algorithm), needs = ctx.arguments, ctx.needs_input_grad
+        (geometry, choice), needs = ctx.arguments, ctx.needs_input_grad
         input, output_grad = ctx.saved_tensors
         gradients = weight_grad_backward(
-            _CALLS, geometry, algorithm, needs, grad, input, output_grad, ctx.input_size
+            _CALLS, geometry, choice, needs, grad, input, output_grad, ctx.input_size
         )
-        return (*gradients, None, None, None, None, None, None)
+        return (*gradients, *(None,) * 7)
 
 
 def _linear_jvp(
@@ -164,8 +165,8 @@ class _TransformedConv2d(_Conv2d):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _Conv2d.setup_context(ctx, inputs, output)
         ctx.save_for_forward(*inputs[:2])
-        geometry, _, algorithm = ctx.arguments
-        ctx.rest = (None, *geometry, "none", method_of(algorithm))
+        geometry, _, choice = ctx.arguments
+        ctx.rest = (None, *geometry, "none", *choice.of_gradients())
         ctx.output_size = output.shape
 
     @staticmethod
@@ -184,7 +185,7 @@ class _TransformedInputGrad(_InputGrad):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _InputGrad.setup_context(ctx, inputs, output)
         ctx.save_for_forward(*inputs[:2])
-        ctx.rest = (*inputs[2:7], method_of(inputs[7]))
+        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
@@ -198,7 +199,7 @@ class _TransformedWeightGrad(_WeightGrad):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _WeightGrad.setup_context(ctx, inputs, output)
         ctx.save_for_forward(*inputs[:2])
-        ctx.rest = (*inputs[2:7], method_of(inputs[7]))
+        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
@@ -230,18 +231,25 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
+    allow_tf32: bool | None = None,
+    packed: PackedFilters | None = None,
 ) -> Tensor:
-    """The operator with its arguments already in its own form; the cheapest way that is right here."""
+    """The operator with its arguments already in its own form; the cheapest way that is right here.
+
+    allow_tf32: torch's setting where it is not given. packed: where the caller keeps its filters in the order
+    that kernels read.
+    """
+    geometry = (stride, padding, dilation, groups)
+    choice = (algorithm, allows_tf32(input) if allow_tf32 is None else allow_tf32)
     if _takes_registered_path(input, weight, bias):
-        return _conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
+        return _conv2d(input, weight, bias, *geometry, activation, *choice)
     if autocast_active() and torch.is_autocast_enabled(input.device.type):
         dtype = torch.get_autocast_dtype(input.device.type)
         input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
         bias = None if bias is None else ops.autocast_cast(bias, dtype)
+        packed = None  # the weight is a copy of this call's own
     if _is_transformed():
-        output: Tensor = _transformed_conv2d(
-            input, weight, bias, stride, padding, dilation, groups, "none", algorithm
-        )
+        output: Tensor = _transformed_conv2d(input, weight, bias, *geometry, "none", *choice)
         return output if activation == "none" else getattr(torch.nn.functional, activation)(output)
     if is_grad_enabled() and (
         input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
@@ -249,13 +257,12 @@ def conv2d(
         separate = _UNFUSED.get(activation)
         if separate is None:
             return _apply_conv2d(  # type: ignore[no-any-return]
-                input, weight, bias, stride, padding, dilation, groups, activation, algorithm
+                input, weight, bias, *geometry, activation, *choice
             )
-        return separate(
-            _apply_conv2d(input, weight, bias, stride, padding, dilation, groups, "none", algorithm)
-        )
+        return separate(_apply_conv2d(input, weight, bias, *geometry, "none", *choice))
     with BelowAutograd():
-        return _conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
+        arguments = (input, weight, bias, *geometry, activation, *choice)
+        return _conv2d(*arguments, None if packed is None else packed.of(*arguments))
 
 
 def conv2d_input_grad(
@@ -267,8 +274,12 @@ def conv2d_input_grad(
     dilation: Pair,
     groups: int,
     algorithm: str,
+    allow_tf32: bool | None = None,
 ) -> Tensor:
-    rest = (input_size, stride, padding, dilation, groups, algorithm)
+    """allow_tf32: torch's setting where it is not given."""
+    if allow_tf32 is None:
+        allow_tf32 = allows_tf32(output_grad)
+    rest = (input_size, stride, padding, dilation, groups, algorithm, allow_tf32)
     if _takes_registered_path(output_grad, weight, None):
         return _input_grad(output_grad, weight, *rest)
     if _is_transformed():
@@ -288,8 +299,12 @@ def conv2d_weight_grad(
     dilation: Pair,
     groups: int,
     algorithm: str,
+    allow_tf32: bool | None = None,
 ) -> Tensor:
-    rest = (weight_size, stride, padding, dilation, groups, algorithm)
+    """allow_tf32: torch's setting where it is not given."""
+    if allow_tf32 is None:
+        allow_tf32 = allows_tf32(input)
+    rest = (weight_size, stride, padding, dilation, groups, algorithm, allow_tf32)
     if _takes_registered_path(input, output_grad, None):
         return _weight_grad(input, output_grad, *rest)
     if _is_transformed():

@@ -144,6 +144,8 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
+    allow_tf32: bool = False,
+    packed_weight: Tensor | None = None,
 ) -> Tensor:
     _check_image("input", input)
     _check_image("weight", weight)
@@ -170,6 +172,7 @@ def conv2d_input_grad(
     dilation: Sequence[int],
     groups: int,
     algorithm: str,
+    allow_tf32: bool = False,
 ) -> Tensor:
     _check_image("output_grad", output_grad)
     _check_image("weight", weight)
@@ -190,6 +193,7 @@ def conv2d_weight_grad(
     dilation: Sequence[int],
     groups: int,
     algorithm: str,
+    allow_tf32: bool = False,
 ) -> Tensor:
     _check_image("input", input)
     _check_image("output_grad", output_grad)
@@ -199,3 +203,21 @@ def conv2d_weight_grad(
         output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
     )
     return torch.empty(weight_size, dtype=input.dtype, device=input.device)
+
+
+def pack_weight(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: str,
+    algorithm: str,
+    allow_tf32: bool = False,
+) -> Tensor:
+    """How many bytes there are is the plan's to know."""
+    conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
+    count = torch.library.get_ctx().new_dynamic_size()
+    return input.new_empty(count, dtype=torch.uint8)

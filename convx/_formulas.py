@@ -26,6 +26,17 @@ class Geometry(NamedTuple):
     groups: int
 
 
+class Choice(NamedTuple):
+    """How an operator is asked to compute: its last arguments."""
+
+    algorithm: str
+    allow_tf32: bool
+
+    def of_gradients(self) -> Choice:
+        """What a gradient is asked for: a candidate ("depthwise/strip") names a kernel of one operation."""
+        return Choice(self.algorithm.split("/", 1)[0], self.allow_tf32)
+
+
 class Calls(NamedTuple):
     """How the formulas reach the three operators: by the dispatcher, or by the eager fast path."""
 
@@ -35,11 +46,6 @@ class Calls(NamedTuple):
 
 
 Gradients = tuple[Tensor | None, ...]
-
-
-def method_of(algorithm: str) -> str:
-    """The method a gradient is asked for: a candidate ("depthwise/strip") names a kernel of one operation."""
-    return algorithm.split("/", 1)[0]
 
 
 def activation_grad(activation: str, grad: Tensor, output: Tensor | None, before: Tensor | None) -> Tensor:
@@ -63,7 +69,7 @@ def activation_grad(activation: str, grad: Tensor, output: Tensor | None, before
 def conv2d_backward(
     calls: Calls,
     geometry: Geometry,
-    algorithm: str,
+    choice: Choice,
     needs: Sequence[bool],
     grad: Tensor,
     input: Tensor | None,
@@ -76,9 +82,9 @@ def conv2d_backward(
     if channels_last and not is_channels_last(grad):
         # Keeps a channels_last network so: the gradients take the layout of the operator's first argument.
         grad = grad.contiguous(memory_format=torch.channels_last)
-    method = method_of(algorithm)
-    input_grad = calls.input_grad(grad, weight, input_size, *geometry, method) if needs[0] else None
-    weight_grad = calls.weight_grad(input, grad, weight_size, *geometry, method) if needs[1] else None
+    asked = choice.of_gradients()
+    input_grad = calls.input_grad(grad, weight, input_size, *geometry, *asked) if needs[0] else None
+    weight_grad = calls.weight_grad(input, grad, weight_size, *geometry, *asked) if needs[1] else None
     bias_grad = grad.sum((0, 2, 3)) if needs[2] else None
     return input_grad, weight_grad, bias_grad
 
@@ -86,7 +92,7 @@ def conv2d_backward(
 def input_grad_backward(
     calls: Calls,
     geometry: Geometry,
-    algorithm: str,
+    choice: Choice,
     needs: Sequence[bool],
     grad: Tensor,
     output_grad: Tensor | None,
@@ -94,17 +100,17 @@ def input_grad_backward(
     weight_size: Sequence[int],
 ) -> Gradients:
     """Gradients of (output_grad, weight)."""
-    method = method_of(algorithm)
+    asked = choice.of_gradients()
     return (
-        calls.conv2d(grad, weight, None, *geometry, "none", method) if needs[0] else None,
-        calls.weight_grad(grad, output_grad, weight_size, *geometry, method) if needs[1] else None,
+        calls.conv2d(grad, weight, None, *geometry, "none", *asked) if needs[0] else None,
+        calls.weight_grad(grad, output_grad, weight_size, *geometry, *asked) if needs[1] else None,
     )
 
 
 def weight_grad_backward(
     calls: Calls,
     geometry: Geometry,
-    algorithm: str,
+    choice: Choice,
     needs: Sequence[bool],
     grad: Tensor,
     input: Tensor | None,
@@ -112,10 +118,10 @@ def weight_grad_backward(
     input_size: Sequence[int],
 ) -> Gradients:
     """Gradients of (input, output_grad)."""
-    method = method_of(algorithm)
+    asked = choice.of_gradients()
     return (
-        calls.input_grad(output_grad, grad, input_size, *geometry, method) if needs[0] else None,
-        calls.conv2d(input, grad, None, *geometry, "none", method) if needs[1] else None,
+        calls.input_grad(output_grad, grad, input_size, *geometry, *asked) if needs[0] else None,
+        calls.conv2d(input, grad, None, *geometry, "none", *asked) if needs[1] else None,
     )
 
 

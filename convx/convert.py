@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 import convx.nn
 from convx import _planning
 from convx._arguments import DTYPES, is_channels_last, padding_1d, padding_2d, pair, single
+from convx._packed import PackedFilters
 from convx.explain import aligned
 
 __all__ = ["ConversionReport", "LayerReport", "convert_", "revert_"]
@@ -335,6 +336,7 @@ def _swap(layer: Module, algorithm: str) -> None:
     layer.__class__ = _REPLACEMENTS[original]
     vars(layer)[_ORIGINAL] = original
     vars(layer)["algorithm"] = algorithm
+    vars(layer)["_packed"] = PackedFilters()
 
 
 def revert_(model: Module) -> int:
@@ -366,6 +368,6 @@ def revert_(model: Module) -> int:
             )
     for _, module in converted:
         module.__class__ = vars(module).pop(_ORIGINAL)
-        for name in ("algorithm", "activation"):
+        for name in ("algorithm", "activation", "_packed"):
             vars(module).pop(name, None)
     return len(converted)

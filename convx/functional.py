@@ -2,8 +2,8 @@
 
 Differences to torch's: padding may differ between the sides, an activation can be fused, and `algorithm`
 names the method. Results have the layout (NCHW or channels_last) and the dtype of the input; float16 and
-bfloat16 accumulate in float32. float32 is exact unless torch's own convolution runs it and torch.backends
-allows TF32.
+bfloat16 accumulate in float32. float32 is exact unless torch's setting for convolutions
+(torch.backends.cudnn.allow_tf32) allows TF32 and a method that uses it is chosen.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from torch import Tensor
 
 from convx import _eager
 from convx._arguments import Padding, padding_1d, padding_2d, pair, single
+from convx._packed import PackedFilters
 
-__all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
+__all__ = ["PackedFilters", "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
 
 
 def _require_tensors(input: object, weight: object, bias: object) -> None:
@@ -36,6 +37,7 @@ def conv2d(
     *,
     activation: str = "none",
     algorithm: str = "auto",
+    packed: PackedFilters | None = None,
 ) -> Tensor:
     """2D convolution.
 
@@ -55,6 +57,9 @@ def conv2d(
         algorithm: "auto", a method ("depthwise", "native"; see convx.methods()) or one of its kernels
             ("depthwise/direct"). convx.explain shows what each would do. Gradients take the method, and
             choose the kernel themselves.
+        packed: keeps the filters from call to call in the order that the kernel reads, while the weight does
+            not change and no gradient is needed; convx.nn.Conv2d has one of its own. One object for each
+            weight. Writes that the weight's version counter does not see (weight.data) need packed.forget().
 
     Returns:
         (batch, out_channels, out_height, out_width), or without batch as the input.
@@ -82,10 +87,12 @@ def conv2d(
     if padding.__class__ is not int:
         paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
     if input.dim() != 3:
-        return _eager.conv2d(input, weight, bias, strides, paddings, dilations, groups, activation, algorithm)
+        return _eager.conv2d(
+            input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
+        )
     batched = input.unsqueeze(0)
     return _eager.conv2d(
-        batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm
+        batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
     ).squeeze(0)
 
 
@@ -100,6 +107,7 @@ def conv1d(
     *,
     activation: str = "none",
     algorithm: str = "auto",
+    packed: PackedFilters | None = None,
 ) -> Tensor:
     """1D convolution: conv2d with a height of one.
 
@@ -107,8 +115,8 @@ def conv1d(
         input: (batch, in_channels, width) or (in_channels, width).
         weight: (out_channels, in_channels / groups, filter_width).
         padding: an int, (int,), ((left, right),), "valid" or "same".
-        bias, stride, dilation, groups, activation, algorithm: as in conv2d, stride and dilation being an int
-        or (int,).
+        bias, stride, dilation, groups, activation, algorithm, packed: as in conv2d, stride and dilation being
+        an int or (int,).
 
     Returns:
         (batch, out_channels, out_width), or without batch as the input. Errors as in conv2d.
@@ -133,7 +141,17 @@ def conv1d(
     paddings = padding_1d(padding, weight.shape[2:], step, spread)
     rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
     output = _eager.conv2d(
-        rows, weight.unsqueeze(-2), bias, (1, step), paddings, (1, spread), groups, activation, algorithm
+        rows,
+        weight.unsqueeze(-2),
+        bias,
+        (1, step),
+        paddings,
+        (1, spread),
+        groups,
+        activation,
+        algorithm,
+        None,
+        packed,
     ).squeeze(-2)
     return output if input.dim() == 3 else output.squeeze(0)
 

@@ -8,25 +8,68 @@ torch.Size([1, 32, 14, 14])
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from convx import functional
+from convx._packed import PackedFilters
 
 __all__ = ["Conv1d", "Conv2d"]
 
 
-def _described(text: str, module: Conv1d | Conv2d) -> str:
-    if module.activation != "none":
-        text += f", activation={module.activation}"
-    if module.algorithm != "auto":
-        text += f", algorithm={module.algorithm}"
-    return text
+class _RunByConvx(torch.nn.modules.conv._ConvNd):
+    """What convx's layers have beside torch's."""
+
+    # Class attributes too, so that layers whose class convert_ has changed have them.
+    activation: str = "none"
+    algorithm: str = "auto"
+    _packed: PackedFilters | None = None
+    _function: Callable[..., Tensor]
+
+    def __init__(self, *args: Any, activation: str = "none", algorithm: str = "auto", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.activation = activation
+        self.algorithm = algorithm
+        self._packed = PackedFilters()
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            input = torch.nn.functional.pad(
+                input, self._reversed_padding_repeated_twice, mode=self.padding_mode
+            )
+            padding = 0
+        return self._function(
+            input,
+            weight,
+            bias,
+            self.stride,
+            padding,
+            self.dilation,
+            self.groups,
+            activation=self.activation,
+            algorithm=self.algorithm,
+            packed=self._packed,
+        )
+
+    def _replicate_for_data_parallel(self) -> Any:
+        replica = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+        replica._packed = PackedFilters()  # each replica has weights of its own
+        return replica
+
+    def extra_repr(self) -> str:
+        text: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        if self.activation != "none":
+            text += f", activation={self.activation}"
+        if self.algorithm != "auto":
+            text += f", algorithm={self.algorithm}"
+        return text
 
 
-class Conv2d(torch.nn.Conv2d):
+class Conv2d(_RunByConvx, torch.nn.Conv2d):
     """torch.nn.Conv2d run by convx.
 
     Args:
@@ -37,41 +80,16 @@ class Conv2d(torch.nn.Conv2d):
     Input (batch, in_channels, height, width) or (in_channels, height, width); dtypes and errors as
     convx.functional.conv2d. activation and algorithm are attributes and may be changed later; they are no
     part of the state_dict, which is torch.nn.Conv2d's.
+
+    Where no gradient is needed, filters that a kernel reads in an order of its own are kept packed until the
+    weight changes, which its version counter tells. Writes through weight.data are not seen by it: write in
+    torch.no_grad() instead, as torch's own optimizers do.
     """
 
-    # Class attributes too, so that layers whose class convert_ has changed have them.
-    activation: str = "none"
-    algorithm: str = "auto"
-
-    def __init__(self, *args: Any, activation: str = "none", algorithm: str = "auto", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.activation = activation
-        self.algorithm = algorithm
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding: Any = self.padding
-        if self.padding_mode != "zeros":
-            input = torch.nn.functional.pad(
-                input, self._reversed_padding_repeated_twice, mode=self.padding_mode
-            )
-            padding = 0
-        return functional.conv2d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            padding,
-            self.dilation,
-            self.groups,
-            activation=self.activation,
-            algorithm=self.algorithm,
-        )
-
-    def extra_repr(self) -> str:
-        return _described(super().extra_repr(), self)  # type: ignore[no-untyped-call]
+    _function = staticmethod(functional.conv2d)
 
 
-class Conv1d(torch.nn.Conv1d):
+class Conv1d(_RunByConvx, torch.nn.Conv1d):
     """torch.nn.Conv1d run by convx: as convx.nn.Conv2d, for (batch, in_channels, width) or (in_channels,
     width).
 
@@ -80,32 +98,4 @@ class Conv1d(torch.nn.Conv1d):
     torch.Size([2, 8, 50])
     """
 
-    activation: str = "none"
-    algorithm: str = "auto"
-
-    def __init__(self, *args: Any, activation: str = "none", algorithm: str = "auto", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.activation = activation
-        self.algorithm = algorithm
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding: Any = self.padding
-        if self.padding_mode != "zeros":
-            input = torch.nn.functional.pad(
-                input, self._reversed_padding_repeated_twice, mode=self.padding_mode
-            )
-            padding = 0
-        return functional.conv1d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            padding,
-            self.dilation,
-            self.groups,
-            activation=self.activation,
-            algorithm=self.algorithm,
-        )
-
-    def extra_repr(self) -> str:
-        return _described(super().extra_repr(), self)  # type: ignore[no-untyped-call]
+    _function = staticmethod(functional.conv1d)

@@ -17,12 +17,12 @@ from convx import _fakes, _libraries, _vmap
 from convx._arguments import is_channels_last
 from convx._formulas import (
     Calls,
+    Choice,
     Geometry,
     Gradients,
     activation_grad,
     conv2d_backward,
     input_grad_backward,
-    method_of,
     size_of,
     weight_grad_backward,
 )
@@ -47,14 +47,15 @@ def _operator(name: str) -> Callable[..., Tensor]:
 conv2d = _operator("conv2d")
 conv2d_input_grad = _operator("conv2d_input_grad")
 conv2d_weight_grad = _operator("conv2d_weight_grad")
+pack_weight = _operator("pack_weight")
 _calls = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
 
 
 def _save_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    input, weight, bias, stride, padding, dilation, groups, activation, algorithm = inputs
+    input, weight, bias, stride, padding, dilation, groups, activation, algorithm, allow_tf32, _ = inputs
     ctx.save_for_backward(input, weight, bias, output if activation in ("relu", "relu6") else None)
     ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
-    ctx.activation, ctx.algorithm = activation, algorithm
+    ctx.activation, ctx.choice = activation, Choice(algorithm, allow_tf32)
 
 
 def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -62,12 +63,12 @@ def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
     if ctx.activation != "none":
         before = None
         if output is None:
-            before = conv2d(input, weight, bias, *ctx.geometry, "none", method_of(ctx.algorithm))
+            before = conv2d(input, weight, bias, *ctx.geometry, "none", *ctx.choice.of_gradients())
         grad = activation_grad(ctx.activation, grad, output, before)
     gradients = conv2d_backward(
         _calls,
         ctx.geometry,
-        ctx.algorithm,
+        ctx.choice,
         ctx.needs_input_grad,
         grad,
         input,
@@ -76,14 +77,14 @@ def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
         size_of(weight),
         is_channels_last(input),
     )
-    return (*gradients, None, None, None, None, None, None)
+    return (*gradients, *(None,) * 8)
 
 
 def _save_input_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    output_grad, weight, _, stride, padding, dilation, groups, algorithm = inputs
+    output_grad, weight, _, stride, padding, dilation, groups, *choice = inputs
     ctx.save_for_backward(output_grad, weight)
     ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
-    ctx.algorithm = algorithm
+    ctx.choice = Choice(*choice)
 
 
 def _input_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -91,21 +92,21 @@ def _input_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
     gradients = input_grad_backward(
         _calls,
         ctx.geometry,
-        ctx.algorithm,
+        ctx.choice,
         ctx.needs_input_grad,
         grad,
         output_grad,
         weight,
         size_of(weight),
     )
-    return (*gradients, None, None, None, None, None, None)
+    return (*gradients, *(None,) * 7)
 
 
 def _save_weight_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    input, output_grad, _, stride, padding, dilation, groups, algorithm = inputs
+    input, output_grad, _, stride, padding, dilation, groups, *choice = inputs
     ctx.save_for_backward(input, output_grad)
     ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
-    ctx.algorithm = algorithm
+    ctx.choice = Choice(*choice)
 
 
 def _weight_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -113,14 +114,14 @@ def _weight_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
     gradients = weight_grad_backward(
         _calls,
         ctx.geometry,
-        ctx.algorithm,
+        ctx.choice,
         ctx.needs_input_grad,
         grad,
         input,
         output_grad,
         size_of(input),
     )
-    return (*gradients, None, None, None, None, None, None)
+    return (*gradients, *(None,) * 7)
 
 
 def autocast_cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -150,6 +151,7 @@ def _autocast(device_type: str) -> Callable[..., Tensor]:
 
 def _register() -> torch.library.Library:
     names = ("conv2d", "conv2d_input_grad", "conv2d_weight_grad")
+    torch.library.register_fake("convx::pack_weight", _fakes.pack_weight)
     for name, short in zip(names, Calls._fields, strict=True):
         torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
         torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), getattr(_calls, short)))
@@ -162,7 +164,7 @@ def _register() -> torch.library.Library:
     library.impl("conv2d", _autocast("cpu"), "AutocastCPU")
     library.impl("conv2d", _autocast("cuda"), "AutocastCUDA")
     if not _libraries_loaded["gpu"].loaded:
-        for name in names:
+        for name in (*names, "pack_weight"):
             library.impl(name, _not_loaded("cuda"), "CUDA")
     return library  # kept: its registrations end with it
 

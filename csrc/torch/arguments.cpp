@@ -94,6 +94,7 @@ ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, 
   problem.dilation_h = geometry.dilation[0];
   problem.dilation_w = geometry.dilation[1];
   problem.groups = geometry.groups;
+  problem.allow_tf32 = geometry.allow_tf32;
   validate_and_size(problem);
   if (weight[1] != problem.in_channels_per_group()) {
     throw InvalidArgument("weight must have input channels / groups = " + std::to_string(input[1]) + " / " +
@@ -110,6 +111,19 @@ void require_output_shape(const char* name, const TensorView& tensor, const Conv
   throw InvalidArgument(std::string(name) + " must have the shape of the output, " +
                         list(expected.data(), 4) + ", got " + tensor.shape() +
                         "; check the sizes, stride, padding and dilation");
+}
+
+void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input) {
+  const bool on_device = packed.device_type == input.device_type && packed.device_index == input.device_index;
+  if (on_device && packed.dtype == aoti_torch_dtype_uint8() && packed.dimensions == 1 &&
+      packed.sizes[0] == plan.packed_weight_bytes && packed.is_contiguous()) {
+    return;
+  }
+  throw InvalidArgument(
+      "packed_weight must hold the " + std::to_string(plan.packed_weight_bytes) + " bytes of packing '" +
+      plan.packing + "' (uint8, contiguous, on the input's device), " + "got " + dtype_name(packed.dtype) +
+      " of shape " + packed.shape() + " on " + device_name(packed.device_type, packed.device_index) +
+      "; make it with torch.ops.convx.pack_weight and the same arguments");
 }
 
 void require_bias(const TensorView& bias, const ConvProblem& problem) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "problem/problem.h"
+#include "select/method.h"
 #include "torch/tensor.h"
 
 namespace convx {
@@ -14,6 +15,7 @@ struct Geometry {
   const std::vector<int64_t>& padding;   // top, bottom, left, right
   const std::vector<int64_t>& dilation;  // height, width
   int64_t groups;
+  bool allow_tf32;
 };
 
 // The fields that all operations share; input and weight by their sizes.
@@ -29,6 +31,8 @@ void require_like(const char* name, const TensorView& tensor, const char* first_
 Sizes sizes_argument(const char* name, const std::vector<int64_t>& values);
 Sizes sizes_of(const TensorView& tensor);
 void require_output_shape(const char* name, const TensorView& tensor, const ConvProblem& problem);
+// As pack_weight returns it for this plan.
+void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input);
 void require_bias(const TensorView& bias, const ConvProblem& problem);
 
 }  // namespace convx

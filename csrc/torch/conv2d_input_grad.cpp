@@ -12,15 +12,16 @@ namespace {
 Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
                          const std::vector<int64_t>& input_size, const std::vector<int64_t>& stride,
                          const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation,
-                         int64_t groups, const std::string& algorithm) {
+                         int64_t groups, const std::string& algorithm, bool allow_tf32) {
   const TensorView grad_view(output_grad), weight_view(weight);
   require_image("output_grad", grad_view);
   require_image("weight", weight_view);
   require_like("weight", weight_view, "output_grad", grad_view);
   const Layout layout = layout_of(grad_view);
   const Sizes sizes = sizes_argument("input_size", input_size);
-  const ConvProblem problem = describe_problem(Operation::input_grad, grad_view.dtype, layout, sizes,
-                                               sizes_of(weight_view), {stride, padding, dilation, groups});
+  const ConvProblem problem =
+      describe_problem(Operation::input_grad, grad_view.dtype, layout, sizes, sizes_of(weight_view),
+                       {stride, padding, dilation, groups, allow_tf32});
   require_output_shape("output_grad", grad_view, problem);
   if (problem.batch == 0) {
     check_algorithm(algorithm);

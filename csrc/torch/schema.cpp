@@ -4,12 +4,16 @@
 STABLE_TORCH_LIBRARY(convx, library) {
   library.def(
       "conv2d(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-      "int groups, str activation, str algorithm) -> Tensor");
+      "int groups, str activation, str algorithm, bool allow_tf32=False, Tensor? packed_weight=None) -> "
+      "Tensor");
+  library.def(
+      "pack_weight(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+      "int groups, str activation, str algorithm, bool allow_tf32=False) -> Tensor");
   library.def(
       "conv2d_input_grad(Tensor output_grad, Tensor weight, SymInt[] input_size, int[] stride, int[] "
       "padding, "
-      "int[] dilation, int groups, str algorithm) -> Tensor");
+      "int[] dilation, int groups, str algorithm, bool allow_tf32=False) -> Tensor");
   library.def(
       "conv2d_weight_grad(Tensor input, Tensor output_grad, SymInt[] weight_size, int[] stride, "
-      "int[] padding, int[] dilation, int groups, str algorithm) -> Tensor");
+      "int[] padding, int[] dilation, int groups, str algorithm, bool allow_tf32=False) -> Tensor");
 }

@@ -1,0 +1,87 @@
+"""A layer's filters in the orders that kernels read them, kept from call to call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convx import ops
+
+# Input sizes whose packed filters are kept; a network of changing sizes starts anew past that.
+_MOST = 8
+
+_generation = 0
+
+
+def forget_all() -> None:
+    """Lets every layer pack anew: other plans may have been chosen."""
+    global _generation
+    _generation += 1
+
+
+class PackedFilters:
+    """Packed copies of one weight: valid as long as it is the same tensor, in the same memory, at the same
+    version. They are no state: copies and pickles of a layer begin without any.
+    """
+
+    __slots__ = ("_generation", "_kept", "_memory", "_owner", "_version")
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Tensor | None] = {}
+        self._owner: Tensor | None = None
+        self._memory: Tensor | None = None
+        self._version = self._generation = -1
+
+    def __reduce__(self) -> tuple[type[PackedFilters], tuple[()]]:
+        return PackedFilters, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PackedFilters:
+        return PackedFilters()
+
+    def forget(self) -> None:
+        """Lets the next call pack anew, after writes that a version counter does not see (weight.data)."""
+        self.__init__()  # type: ignore[misc]
+
+    def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
+        """What convx::conv2d takes as packed_weight with these arguments; None lets it pack by itself.
+
+        A CUDA graph has to pack in the graph, so that replays see what the weight holds then. Tensors made
+        in inference mode have no version that would tell when they change.
+        """
+        if weight.is_inference() or (weight.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return None
+        version = weight._version
+        owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
+        if not self._holds(owner, weight, version):
+            self._kept.clear()
+            # The alias keeps the memory from being given to another tensor at the same address.
+            self._owner, self._memory = owner, weight.detach()
+            self._version, self._generation = version, _generation
+        key = (
+            weight.shape,
+            weight.stride(),
+            input.shape,
+            input.stride(),
+            bias is None,
+            torch.get_num_threads(),
+            *rest,
+        )
+        if key in self._kept:
+            return self._kept[key]
+        if len(self._kept) >= _MOST:
+            self._kept.clear()
+        packed = ops.pack_weight(input, weight, bias, *rest)
+        self._kept[key] = packed if packed.numel() > 0 else None
+        return self._kept[key]
+
+    def _holds(self, owner: Tensor, weight: Tensor, version: int) -> bool:
+        return (
+            self._owner is owner
+            and self._version == version
+            and self._generation == _generation
+            and self._memory is not None
+            and self._memory.data_ptr() == weight.data_ptr()
+            and self._memory.dtype == weight.dtype
+        )
