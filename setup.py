@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from build_tools.compile import BuildError  # noqa: E402
-from build_tools.targets import Build  # noqa: E402
+from build_tools.targets import OBJECTS, Build  # noqa: E402
 from build_tools.toolchain import find_cuda, find_hip, find_torch  # noqa: E402
 
 os.chdir(ROOT)
@@ -29,8 +29,7 @@ class BuildLibraries(build_ext):
         return str(super().get_ext_filename(fullname))
 
     def build_extensions(self) -> None:
-        # One folder for every way of building, so that only what changed is compiled again.
-        build = Build(torch, cuda, hip, Path("build") / "objects")
+        build = Build(torch, cuda, hip, OBJECTS)
         outputs = {
             each.name.rsplit(".", 1)[-1]: Path(self.get_ext_fullpath(each.name)) for each in self.extensions
         }

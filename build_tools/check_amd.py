@@ -18,7 +18,7 @@ from pathlib import Path
 
 from build_tools.compile import BuildError, Step, run_steps
 from build_tools.resources import parse_amd, summary, table
-from build_tools.targets import GPU_KERNELS, HIP_FLAGS, HIP_REPORT, ROOT, Build, sources
+from build_tools.targets import GPU_KERNELS, HIP_FLAGS, HIP_REPORT, OBJECTS, ROOT, Build, sources
 from build_tools.toolchain import Hip, find_torch
 
 PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 lld-19 llvm-19"
@@ -78,11 +78,11 @@ def device_step(source: Path, target: str) -> Step:
 def full_steps(only: str) -> list[Step]:
     """Host and device code of the target of the library; the library's link leaves nothing undefined."""
     hip = Hip(Path(shutil.which("hipcc") or "hipcc"), Path("/usr"), [FULL])
-    build = Build(find_torch(), None, hip, ROOT / FOLDER / FULL, reports=True)
+    build = Build(find_torch(), None, hip, OBJECTS, reports=True)
     if not only:
-        library = ROOT / FOLDER / "hip" / "libconvx_gpu.so"
+        library = FOLDER / "hip" / "libconvx_gpu.so"
         build.build({"libconvx_gpu": library})
-        print(f"{library.relative_to(ROOT)}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
+        print(f"{library}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
     return build.kernel_steps(only)
 
 

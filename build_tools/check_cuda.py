@@ -16,11 +16,11 @@ from pathlib import Path
 
 from build_tools.compile import BuildError, run_steps
 from build_tools.resources import parse_nvcc, summary, table
-from build_tools.targets import ROOT, Build
+from build_tools.targets import OBJECTS, Build
 from build_tools.toolchain import Cuda, find_torch
 
 TARGETS = ["8.0", "9.0", "10.0"]
-FOLDER = Path("build/targets/cuda")
+LIBRARY = Path("build/targets/cuda/libconvx_gpu.so")
 
 
 def find_nvcc() -> Path | None:
@@ -32,12 +32,11 @@ def find_nvcc() -> Path | None:
 
 def check(nvcc: Path, targets: list[str], only: str) -> bool:
     """Compiles, prints the table and the summary; whether no kernel spills."""
-    build = Build(find_torch(), Cuda(nvcc, targets), None, ROOT / FOLDER / "-".join(targets), reports=True)
+    build = Build(find_torch(), Cuda(nvcc, targets), None, OBJECTS, reports=True)
     if not only:
-        library = ROOT / FOLDER / "libconvx_gpu.so"
-        build.build({"libconvx_gpu": library})
-        size = library.stat().st_size / 2**20
-        print(f"{library.relative_to(ROOT)}: {size:.1f} MiB, for compute capability {', '.join(targets)}")
+        build.build({"libconvx_gpu": LIBRARY})
+        size = LIBRARY.stat().st_size / 2**20
+        print(f"{LIBRARY}: {size:.1f} MiB, for compute capability {', '.join(targets)}")
     steps = build.kernel_steps(only)
     run_steps(steps)
     uses = [use for step in steps for use in parse_nvcc(step.log.read_text())]

@@ -15,6 +15,8 @@ from build_tools.toolchain import Cuda, Hip, Torch
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = Path("csrc")
+# One folder for every way of building, so that only what changed is compiled again.
+OBJECTS = Path("build/objects")
 
 CXX_FLAGS = ["-O3", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DNDEBUG"]
 NVCC_FLAGS = ["-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
@@ -33,7 +35,7 @@ def sources(*patterns: str) -> list[Path]:
 
 
 # Planning needs neither torch nor a GPU: it is in all three binaries.
-PLANNER = ("problem/*.cpp", "select/*.cpp", "methods/**/plan*.cpp")
+PLANNER = ("problem/*.cpp", "select/*.cpp", "methods/**/plan*.cpp", "methods/*/generator/*.cpp")
 CPU_KERNELS = ("methods/**/cpu/*.cpp",)
 OPERATORS = ("torch/*.cpp",)
 GPU_KERNELS = ("platform/*.cu", "methods/**/*.cu")
@@ -43,7 +45,10 @@ GPU_DISPATCH = ("methods/**/gpu.cpp",)
 
 @dataclass
 class Build:
-    """Commands for one torch and one set of compilers, with objects under one folder."""
+    """Commands for one torch and one set of compilers, with objects under one folder.
+
+    Builds for other targets may share the folder: what does not depend on the target is compiled once.
+    """
 
     torch: Torch
     cuda: Cuda | None
@@ -136,15 +141,18 @@ class Build:
 
     def _kernel_object(self, path: Path) -> Path:
         if self.cuda is not None:
+            architectures = self.cuda.architectures
             command = [str(self.cuda.nvcc), *NVCC_FLAGS, *self.cuda.architecture_flags]
-            command += NVCC_REPORT if self.reports else []
-            return self._object(path, command, "cuda", "-MD", self.reports)
-        assert self.hip is not None
-        # hipcc takes nvcc where it finds one, unless it is told otherwise.
-        command = ["env", "HIP_PLATFORM=amd", str(self.hip.hipcc), *HIP_FLAGS, "-x", "hip"]
-        command += [f"--offload-arch={each}" for each in self.hip.architectures]
-        command += HIP_REPORT if self.reports else []
-        return self._object(path, command, "hip", "-MMD", self.reports)
+            name, report, depend = "cuda", NVCC_REPORT, "-MD"
+        else:
+            assert self.hip is not None
+            architectures = self.hip.architectures
+            # hipcc takes nvcc where it finds one, unless it is told otherwise.
+            command = ["env", "HIP_PLATFORM=amd", str(self.hip.hipcc), *HIP_FLAGS, "-x", "hip"]
+            command += [f"--offload-arch={each}" for each in architectures]
+            name, report, depend = "hip", HIP_REPORT, "-MMD"
+        variant = "-".join([name, *architectures, *(["reported"] if self.reports else [])])
+        return self._object(path, command + (report if self.reports else []), variant, depend, self.reports)
 
     def _object(
         self, path: Path, command: list[str], variant: str, depend: str = "-MMD", reports: bool = False
