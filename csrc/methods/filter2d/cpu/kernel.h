@@ -1,0 +1,182 @@
+// One image's rows, band by band.
+//
+// A task is a band of rows of one image. The band goes strip by strip of columns, narrow enough that the rows
+// a tile reads stay in the first-level cache, and down each strip tile by tile of rows, all filters of a bank
+// at each. Where images hold accumulators already, tiles read them in place; at the left and right edge, and
+// for the other types, they read copies with the border's columns in place, each made once, in a ring of
+// rows. Rows outside of the image are rows of it by the border's mapping, or zeros.
+#pragma once
+#include "methods/filter2d/cpu/rows.h"
+#include "methods/filter2d/cpu/tile.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+namespace image_filter {
+
+constexpr int64_t kStripBytes = 24576;  // of source rows: most of a first-level cache
+
+// Memory of one thread.
+template <class A>
+struct Buffers {
+  const A** rows;  // the source rows of a tile
+  A *ring, *zeros, *results, *weights, *biases;
+};
+
+struct Strip {
+  int64_t begin, end;  // columns of the result
+  bool in_place;
+};
+
+template <class T, class Tile>
+class Kernel {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+  static constexpr int kRows = Tile::kRows;
+  static constexpr int64_t kBlock = kVectors * L;  // columns of a tile
+  static constexpr bool kInPlace = sizeof(T) == sizeof(A);
+
+ public:
+  explicit Kernel(const filter2d::Job& job) : job_(job), problem_(job.problem), tile_(job.problem) {
+    reach_ = tile_.source_columns() - kBlock;
+    const int64_t fitting = kStripBytes / (tile_.source_rows() * static_cast<int64_t>(sizeof(A))) - reach_;
+    const int64_t widest = round_up(problem_.out_width, kBlock);
+    strip_columns_ = minimum(maximum(fitting / kBlock, 4) * kBlock, widest);
+    pitch_ = round_up(strip_columns_ + reach_ + L, L);
+    const int64_t bands = problem_.images % maximum(job.threads, 1) == 0 ? 1 : job.threads;
+    band_rows_ = round_up(ceil_divide(problem_.out_height, bands), kRows);
+    bands_ = ceil_divide(problem_.out_height, band_rows_);
+  }
+
+  int64_t tasks() const { return problem_.images * bands_; }
+
+  void run(int64_t begin, int64_t end) const {
+    const int64_t taps = problem_.filter_height * problem_.filter_width;
+    const int64_t row_bytes = round_up(tile_.source_rows() * static_cast<int64_t>(sizeof(A*)), 64);
+    const int64_t elements =
+        (tile_.source_rows() + 1 + kRows) * pitch_ + round_up(problem_.filters * (taps + 1), L);
+    Scratch memory(row_bytes + elements * static_cast<int64_t>(sizeof(A)));
+    Buffers<A> buffers;
+    buffers.rows = memory.template as<const A*>();
+    buffers.ring = reinterpret_cast<A*>(memory.template as<unsigned char>() + row_bytes);
+    buffers.zeros = buffers.ring + tile_.source_rows() * pitch_;
+    buffers.results = buffers.zeros + pitch_;
+    buffers.weights = buffers.results + kRows * pitch_;
+    buffers.biases = buffers.weights + problem_.filters * taps;
+    zero_over(buffers.zeros, pitch_);
+    for (int64_t i = 0; i < problem_.filters * taps; ++i) buffers.weights[i] = parameter(job_.filters, i);
+    for (int64_t f = 0; f < problem_.filters; ++f) {
+      buffers.biases[f] = job_.bias == nullptr ? A(0) : parameter(job_.bias, f);
+    }
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t first = task % bands_ * band_rows_;
+      run_band(task / bands_, first, minimum(first + band_rows_, problem_.out_height), buffers);
+    }
+  }
+
+ private:
+  // Filters and biases of uint8 images are float.
+  static A parameter(const void* values, int64_t index) {
+    if constexpr (sizeof(T) == 1) {
+      return static_cast<const float*>(values)[index];
+    } else {
+      return widen(static_cast<const T*>(values)[index]);
+    }
+  }
+
+  void run_band(int64_t index, int64_t first, int64_t end, const Buffers<A>& buffers) const {
+    const T* image = static_cast<const T*>(job_.images) + index * problem_.height * problem_.width;
+    T* result =
+        static_cast<T*>(job_.result) + index * problem_.filters * problem_.out_height * problem_.out_width;
+    for (int64_t column = 0; column < problem_.out_width;) {
+      const Strip strip = strip_from(column);
+      run_strip(image, result, first, end, strip, buffers);
+      column = strip.end;
+    }
+  }
+
+  // In place where every element that a tile reads is in its row.
+  Strip strip_from(int64_t begin) const {
+    const int64_t widest = minimum(begin + strip_columns_, problem_.out_width);
+    if (!kInPlace) return {begin, widest, false};
+    const int64_t left = round_up(problem_.padding_left, L);
+    if (begin < left) return {begin, minimum(widest, left), false};
+    const int64_t inside = minimum(problem_.width + problem_.padding_left - reach_, widest);
+    const int64_t blocks = (inside - begin) / kBlock;
+    if (blocks <= 0) return {begin, widest, false};
+    return {begin, begin + blocks * kBlock, true};
+  }
+
+  void run_strip(const T* image, T* result, int64_t first, int64_t end, const Strip& strip,
+                 const Buffers<A>& buffers) const {
+    const int64_t source_rows = tile_.source_rows();
+    const int64_t source_column = strip.begin - problem_.padding_left;
+    int64_t copied = 0;  // rows of the band that have been in the ring
+    for (int64_t row = first; row < end; row += kRows) {
+      for (int64_t i = 0; i < source_rows; ++i) {
+        const int64_t y = border_index(row - problem_.padding_top + i, problem_.height, problem_.border);
+        const T* source = y < 0 ? nullptr : image + y * problem_.width;
+        if constexpr (kInPlace) {
+          if (strip.in_place) {
+            buffers.rows[i] = source == nullptr ? buffers.zeros : accumulators(source) + source_column;
+            continue;
+          }
+        }
+        const int64_t position = row - first + i;
+        A* copy = buffers.ring + position % source_rows * pitch_;
+        if (position == copied) {
+          copy_row(source, problem_, source_column, strip.end - strip.begin + reach_, copy, pitch_);
+          ++copied;
+        }
+        buffers.rows[i] = copy;
+      }
+      for (int64_t filter = 0; filter < problem_.filters; ++filter) {
+        T* target = result + (filter * problem_.out_height + row) * problem_.out_width + strip.begin;
+        run_tiles(filter, target, minimum(end - row, kRows), strip.end - strip.begin, buffers);
+      }
+    }
+  }
+
+  // One filter's results of the tile's rows. Whole blocks of accumulators go straight to memory, what is left
+  // or of another type through a buffer.
+  void run_tiles(int64_t filter, T* target, int64_t row_count, int64_t count,
+                 const Buffers<A>& buffers) const {
+    const A* weight = buffers.weights + filter * problem_.filter_height * problem_.filter_width;
+    const Epilogue<A> epilogue{buffers.biases[filter], problem_.activation};
+    const int64_t direct = kInPlace ? count / kBlock * kBlock : 0;
+    for (int64_t column = 0; column < count; column += kBlock) {
+      Simd<A, L> sum[kRows][kVectors] = {};
+      tile_(buffers.rows, column, weight, sum);
+      CONVX_UNROLLED
+      for (int h = 0; h < kRows; ++h) {
+        if (h >= row_count) break;
+        A* row = buffers.results + h * pitch_;
+        if constexpr (kInPlace) {
+          if (column < direct) row = accumulators(target + h * problem_.out_width);
+        }
+        CONVX_UNROLLED
+        for (int v = 0; v < kVectors; ++v) {
+          store<L>(row + column + v * L, epilogue.template operator()<L>(sum[h][v]));
+        }
+      }
+    }
+    for (int64_t h = 0; h < row_count && direct < count; ++h) {
+      store_row(buffers.results + h * pitch_ + direct, target + h * problem_.out_width + direct,
+                count - direct);
+    }
+  }
+
+  static CONVX_INLINE A* accumulators(T* values) { return values; }
+  static CONVX_INLINE const A* accumulators(const T* values) { return values; }
+
+  const filter2d::Job& job_;
+  const FilterProblem& problem_;
+  const Tile tile_;
+  int64_t reach_;          // columns that a tile reads beyond its own
+  int64_t strip_columns_;  // of the widest strip
+  int64_t pitch_;          // of copied rows
+  int64_t band_rows_, bands_;
+};
+
+}  // namespace image_filter
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx
