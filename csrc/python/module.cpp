@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "build_information.h"
+#include "python/generator.h"
 #include "select/registry.h"
 
 namespace py = pybind11;
@@ -194,6 +195,7 @@ PYBIND11_MODULE(_core, module) {
   bind_problem(module);
   bind_device(module);
   bind_plans(module);
+  bind_generator(module);
   module.def("methods", [] {
     py::list rows;
     for (const Method* method : methods()) {

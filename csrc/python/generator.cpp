@@ -1,0 +1,107 @@
+// convx._core.generator: the tilings of the pointwise pipeline, and why a tiling is not one of them.
+#include "python/generator.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "methods/pointwise/generator/tiling.h"
+
+namespace py = pybind11;
+using namespace convx;
+using namespace convx::pointwise::generator;
+
+namespace {
+
+Tiling make_tiling(int wave_w, int wave_c, int wave_n, int repeat_w, int repeat_c, int block_n, int group_c,
+                   int stage_c) {
+  Tiling tiling;
+  tiling.wave_w = wave_w;
+  tiling.wave_c = wave_c;
+  tiling.wave_n = wave_n;
+  tiling.repeat_w = repeat_w;
+  tiling.repeat_c = repeat_c;
+  tiling.block_n = block_n;
+  tiling.group_c = group_c;
+  tiling.stage_c = stage_c == 0 ? group_c : stage_c;
+  return tiling;
+}
+
+void require_supported(const ConvProblem& problem, const DeviceTraits& device) {
+  const Support support = supports(problem, device);
+  if (support.ok) return;
+  throw InvalidArgument("problem: no kernel is generated for " + describe(problem) + " on " + device.name +
+                        ": " + support.reason);
+}
+
+}  // namespace
+
+void bind_generator(py::module_& parent) {
+  py::module_ module = parent.def_submodule(
+      "generator", "The pointwise pipeline of Liu et al. 2024: tilings, and the source of their kernels.");
+  py::class_<Tiling>(module, "Tiling", "How a pointwise kernel divides its work: Table 1 of the paper.")
+      .def(py::init(&make_tiling), py::kw_only(), py::arg("wave_w"), py::arg("wave_c"), py::arg("wave_n"),
+           py::arg("repeat_w"), py::arg("repeat_c"), py::arg("block_n"), py::arg("group_c"),
+           py::arg("stage_c") = 0)
+      .def_readonly("wave_w", &Tiling::wave_w)
+      .def_readonly("wave_c", &Tiling::wave_c)
+      .def_readonly("wave_n", &Tiling::wave_n)
+      .def_readonly("repeat_w", &Tiling::repeat_w)
+      .def_readonly("repeat_c", &Tiling::repeat_c)
+      .def_readonly("block_n", &Tiling::block_n)
+      .def_readonly("group_c", &Tiling::group_c)
+      .def_readonly("stage_c", &Tiling::stage_c)
+      .def("describe", [](const Tiling& tiling) { return describe(tiling); })
+      .def("__repr__", [](const Tiling& tiling) { return "Tiling(" + describe(tiling) + ")"; })
+      .def("__eq__", [](const Tiling& a, const Tiling& b) { return a == b; });
+  py::class_<Check>(module, "Check", "One constraint on a tiling, and the numbers it looks at.")
+      .def_readonly("constraint", &Check::constraint)
+      .def_readonly("holds", &Check::holds)
+      .def_readonly("reason", &Check::reason)
+      .def("__repr__", [](const Check& check) {
+        return "Check(" + check.constraint + (check.holds ? " holds: " : " fails: ") + check.reason + ")";
+      });
+  module.def(
+      "supports",
+      [](const ConvProblem& problem, const DeviceTraits& device) {
+        const Support support = supports(problem, device);
+        return std::make_pair(support.ok, support.reason);
+      },
+      py::arg("problem"), py::arg("device"));
+  module.def(
+      "tilings",
+      [](const ConvProblem& problem, const DeviceTraits& device, bool exact, size_t most) {
+        require_supported(problem, device);
+        return tilings(problem, device, exact, most);
+      },
+      py::arg("problem"), py::arg("device"), py::arg("exact") = false, py::arg("most") = 64);
+  module.def(
+      "check",
+      [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling, bool exact) {
+        require_supported(problem, device);
+        return check(tiling, Space(problem, device), exact);
+      },
+      py::arg("problem"), py::arg("device"), py::arg("tiling"), py::arg("exact") = false);
+  module.def(
+      "is_allowed",
+      [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling, bool exact) {
+        require_supported(problem, device);
+        return is_allowed(tiling, Space(problem, device), exact);
+      },
+      py::arg("problem"), py::arg("device"), py::arg("tiling"), py::arg("exact") = false);
+  module.def(
+      "resources",
+      [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+        require_supported(problem, device);
+        const Space space(problem, device);
+        for (const Check& each : check(tiling, space, false)) {
+          if (!each.holds) throw InvalidArgument("tiling: " + each.constraint + ": " + each.reason);
+        }
+        return py::dict(py::arg("shared_limit") = shared_limit(tiling, space),
+                        py::arg("used_shared") = used_shared(tiling, space),
+                        py::arg("register_limit") = register_limit(tiling, space),
+                        py::arg("temporary_registers") = temporary_registers(tiling, space),
+                        py::arg("used_registers") = used_registers(tiling, space),
+                        py::arg("predicted_us") = predicted_us(tiling, space));
+      },
+      py::arg("problem"), py::arg("device"), py::arg("tiling"));
+}
