@@ -153,7 +153,7 @@ struct BlockedRows {
     tile.block_begin = 0;
     tile.block_end = 1;
     tile.activation = job.activation;
-    tile.ahead = 0;
+    tile.ahead = tile.target_ahead = 0;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t band = task % bands, block = task / bands % blocks, image = task / bands / blocks;
       const int64_t channel = minimum(block * L, job.channels - L);
@@ -207,7 +207,7 @@ struct BlockedWeight {
     Scratch memory((source_elements + band_rows * job.target_width * L) * static_cast<int64_t>(sizeof(A)));
     A* source = memory.as<A>();
     A* grad = source + source_elements;
-    alignas(64) A partial[kTaps * L];
+    alignas(64) A partial[kTaps * L], band_sum[kTaps * L];
     const ChannelBlock<T> from{job.channels_last, job.channels, job.source_width,
                                job.source_height * job.source_width};
     const ChannelBlock<T> to{job.channels_last, job.channels, job.target_width,
@@ -234,7 +234,10 @@ struct BlockedWeight {
         to.gather(static_cast<const T*>(job.target_grad), image, channel, row_begin, row_end, grad);
         band.pad_top = source_begin - first;
         band.source_height = source_end - source_begin;
-        kernel.add(ChannelWeightPiece<A>{source, grad, 0, row_end - row_begin}, partial);
+        // A third level of sums, since a batch has hundreds of the second.
+        zero_over(band_sum, kTaps * L);
+        kernel.add(ChannelWeightPiece<A>{source, grad, 0, row_end - row_begin}, band_sum);
+        for (int64_t tap = 0; tap < kTaps; ++tap) add_to<L>(partial + tap * L, load<L>(band_sum + tap * L));
         row += row_end - row_begin;
       }
       for (int lane = 0; lane < L; ++lane) {

@@ -7,7 +7,9 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
-constexpr int64_t kPrefetchBytes = 1 << 20;
+// A source this large leaves a second-level cache before the next row of tiles reads it; a target stays in a
+// third-level one unless both together are larger, and prefetching what is there costs up to a tenth.
+constexpr int64_t kPrefetchBytes = 1 << 20, kTargetPrefetchBytes = 20 << 20;
 
 // One axis of a tile: target positions it holds, source positions they need, and which tap joins two of them.
 template <int Filter, int Stride, bool Transposed, int Tile>
@@ -64,7 +66,7 @@ struct ChannelTile {
   const Accumulator<T>* weight;           // [block][tap][lane]
   int64_t source_row, target_row, pixel;  // distances in elements; pixel is the number of channels
   int64_t block_begin, block_end;
-  int64_t ahead;  // distance of the rows to prefetch, 0 for none
+  int64_t ahead, target_ahead;  // distances of the rows to prefetch, 0 for none
   TileSpan rows, columns;
   Activation activation;
 };
@@ -76,6 +78,9 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
   using V = Simd<A, L>;
   using AxisH = TileAxis<Filter, Stride, Transposed, TileH>;
   using AxisW = TileAxis<Filter, Stride, Transposed, TileW>;
+  // The taps that a source row meets stay in registers where there are enough beside the sums: as operands in
+  // memory they would take one load for every multiply-add.
+  constexpr bool kHeld = TileH * (TileW + Filter) + 2 <= kRegisters;
   const A* weight = tile.weight;
   for (int64_t block = tile.block_begin; block < tile.block_end; ++block, weight += Filter * Filter * L) {
     const int64_t channel = minimum(block * L, tile.pixel - L);  // the last block may repeat channels
@@ -97,10 +102,34 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
         }
       }
     }
+    if (tile.target_ahead != 0) {
+      CONVX_UNROLLED
+      for (int h = 0; h < TileH; ++h) {
+        CONVX_UNROLLED
+        for (int w = 0; w < TileW; ++w) {
+          __builtin_prefetch(tile.target + channel + tile.target_ahead + h * tile.target_row + w * tile.pixel,
+                             1, 2);
+        }
+      }
+    }
     CONVX_UNROLLED
     for (int i = 0; i < AxisH::kSources; ++i) {
       if (!(tile.rows.valid >> i & 1)) continue;
       const T* row = tile.source + i * tile.source_row + channel;
+      V held[TileH][Filter];
+      if constexpr (kHeld) {
+        CONVX_UNROLLED
+        for (int h = 0; h < TileH; ++h) {
+          const int f = AxisH::tap(i, h);
+          if (f < 0 || f >= Filter) continue;
+          CONVX_UNROLLED
+          for (int g = 0; g < Filter; ++g) {
+            V tap = load<L>(weight + (f * Filter + g) * L);
+            keep(tap);
+            held[h][g] = tap;
+          }
+        }
+      }
       CONVX_UNROLLED
       for (int j = 0; j < AxisW::kSources; ++j) {
         if (!Inside && !(tile.columns.valid >> j & 1)) continue;
@@ -114,7 +143,7 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
           for (int w = 0; w < TileW; ++w) {
             const int g = AxisW::tap(j, w);
             if (g < 0 || g >= Filter) continue;
-            sum[h][w] += x * load<L>(weight + (f * Filter + g) * L);
+            sum[h][w] += x * (kHeld ? held[h][g] : load<L>(weight + (f * Filter + g) * L));
           }
         }
       }
@@ -160,10 +189,13 @@ struct ChannelRows {
 
   const Job& job;
   int64_t blocks = ceil_divide(job.channels, L);
-  // A chunk's filters stay in a first-level cache; no smaller, so that memory is read in long runs.
-  int64_t chunks = ceil_divide(blocks * Filter * Filter * L * static_cast<int64_t>(sizeof(A)), 20480);
   int64_t row_tiles = tile_count<kTileH, Transposed>(job.pad_top, job.target_height);
   int64_t column_tiles = tile_count<kTileW, Transposed>(job.pad_left, job.target_width);
+
+  // A chunk's filters stay in a second-level cache, and memory is read in long runs. Where few tiles share
+  // the filters, smaller chunks keep the threads from packing the same ones.
+  int64_t chunk_bytes = job.batch * row_tiles < 32 ? 20480 : 131072;
+  int64_t chunks = ceil_divide(blocks * Filter * Filter * L * static_cast<int64_t>(sizeof(A)), chunk_bytes);
 
   int64_t tasks() const { return chunks * job.batch * row_tiles; }
 
@@ -190,9 +222,12 @@ struct ChannelRows {
     tile.target_row = job.target_width * job.channels;
     tile.activation = job.activation;
     // The next row of tiles' new source rows, where the tensor does not stay in a second-level cache anyway.
-    const bool large =
-        job.batch * job.source_height * tile.source_row * static_cast<int64_t>(sizeof(T)) > kPrefetchBytes;
-    tile.ahead = large ? AxisH::kSources * tile.source_row : 0;
+    const int64_t source_bytes =
+        job.batch * job.source_height * tile.source_row * static_cast<int64_t>(sizeof(T));
+    const int64_t target_bytes =
+        job.batch * job.target_height * tile.target_row * static_cast<int64_t>(sizeof(T));
+    tile.ahead = source_bytes > kPrefetchBytes ? AxisH::kSources * tile.source_row : 0;
+    tile.target_ahead = source_bytes + target_bytes > kTargetPrefetchBytes ? kTileH * tile.target_row : 0;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t chunk = task / per_chunk;
       const int64_t image = task % per_chunk / row_tiles;

@@ -33,8 +33,8 @@ CONVX_INLINE int64_t round_up(int64_t a, int64_t b) {
 // Weight gradient: rows summed apart before they join the total, since one accumulator's rounding error grows
 // with its length (Higham, "The accuracy of floating point summation", 1993); some 64 products of each lane
 // make the second level's cost vanish.
-CONVX_INLINE int64_t rows_summed_apart(int64_t products_per_row) {
-  return maximum(1, 64 / products_per_row);
+CONVX_INLINE int64_t rows_summed_apart(int64_t products_per_row, int64_t products = 64) {
+  return maximum(1, products / products_per_row);
 }
 
 // Memory of one piece of work: on the stack while it is small.
