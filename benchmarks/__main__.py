@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks import depthwise, host, report
+from benchmarks import convolution, host, report
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
@@ -21,8 +21,8 @@ from benchmarks.suites import (
     DTYPES,
     LAYOUTS,
     OPERATIONS,
+    SUITES,
     Problem,
-    depthwise_cases,
     problems,
     select_cases,
 )
@@ -51,10 +51,14 @@ def _parser() -> argparse.ArgumentParser:
         "or a quick one, writes a file only where --output says.",
     )
     add = parser.add_argument
-    add("--suite", choices=("depthwise", "host"), default="depthwise")
+    add("--suite", choices=(*SUITES, "host"), default="depthwise")
     add("--case", help="names or patterns: D1,CONV*-5x5")
     add("--operation", type=_one_of(*OPERATIONS), help=", ".join(OPERATIONS))
-    add("--dtype", type=_one_of(*DTYPES), help="default: float32,bfloat16 on a GPU, float32 on a CPU")
+    add(
+        "--dtype",
+        type=_one_of(*DTYPES, "tf32"),
+        help="default: float32 on a CPU; float32,bfloat16 on a GPU, and tf32 if dense",
+    )
     add("--layout", type=_one_of(*LAYOUTS), help=", ".join(LAYOUTS))
     add("--batch", type=_integers, help="instead of the suite's batches")
     add(
@@ -90,9 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if device.type == "cuda":
         device = torch.device("cuda", device.index or 0)
         torch.cuda.set_device(device)
-        # float32 means exact float32 for every contender.
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     filters = (options.case, options.operation, options.dtype, options.layout, options.batch, options.peers)
     partial = options.quick or options.warm or options.algorithm != "auto" or any(filters)
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.suite == "host":
             _run_host(results, device, rounds, options.case, path)
         else:
-            failed = _run_depthwise(results, device, rounds, options, path)
+            failed = _run_convolutions(results, device, rounds, options, path)
     except ValueError as error:
         parser.error(str(error))
     print(report.table(results))
@@ -138,22 +139,19 @@ def _run_host(
         results.write(path)
 
 
-def _run_depthwise(
+def _run_convolutions(
     results: Results, device: torch.device, rounds: int, options: argparse.Namespace, path: Path | None
 ) -> int:
     """How many problems convx failed to run."""
     on_gpu = device.type == "cuda"
-    dtypes = options.dtype or (("float32", "bfloat16") if on_gpu else ("float32",))
-    chosen = select_cases(depthwise_cases(), options.case)
-    work = list(
-        problems(
-            chosen, options.operation or OPERATIONS, dtypes, options.layout or LAYOUTS, options.batch, on_gpu
-        )
-    )
+    dtypes = options.dtype or _default_dtypes(options.suite, on_gpu)
+    operations = options.operation or (OPERATIONS if options.suite == "depthwise" else OPERATIONS[:1])
+    chosen = select_cases(SUITES[options.suite](), options.case)
+    work = list(problems(chosen, operations, dtypes, options.layout or LAYOUTS, options.batch, on_gpu))
     if not work:
         raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
     results.ceilings = ceilings(device)
-    settings = depthwise.Settings(
+    settings = convolution.Settings(
         device,
         results.ceilings,
         options.peers or (GPU_PEERS if on_gpu else CPU_PEERS),
@@ -177,13 +175,13 @@ def _run_depthwise(
             if path and previous and previous.case != problem.case:
                 results.write(path)
             previous = problem
-            records = list(depthwise.run_problem(problem, settings, planner, bar.write))
+            records = list(convolution.run_problem(problem, settings, planner, bar.write))
             failed += not records
             for record in records:
                 results.add(record)
                 bar.write(report.line(record))
             if len(work) == 1:
-                bar.write("again: " + problem.arguments("depthwise", options.device))
+                bar.write("again: " + problem.arguments(options.suite, options.device))
             if on_gpu:
                 torch.cuda.empty_cache()  # the pools of graphs that are gone serve nobody else
     if path:
@@ -191,7 +189,14 @@ def _run_depthwise(
     return failed
 
 
-def _key(problem: Problem, settings: depthwise.Settings) -> tuple[object, ...]:
+def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:
+    if not on_gpu:
+        return ("float32",)
+    # Depthwise convolutions have no use for tensor cores in float32.
+    return ("float32", "bfloat16") if suite == "depthwise" else ("float32", "tf32", "bfloat16")
+
+
+def _key(problem: Problem, settings: convolution.Settings) -> tuple[object, ...]:
     chosen_by = "auto" if settings.algorithm == "auto" else "forced"
     return key(problem.fields() | {"warm": settings.cache_bytes == 0, "chosen_by": chosen_by})
 

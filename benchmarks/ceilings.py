@@ -34,7 +34,9 @@ def ceilings(device: torch.device) -> dict[str, float]:
 def floor_us(problem: Problem, ceiling: dict[str, float]) -> float:
     """The longer of the time its fewest bytes take and the time its multiply-adds take."""
     rate = ceiling["fma_fp32_TFLOPs"]
-    if problem.dtype in ("bfloat16", "float16"):
+    if problem.tf32:
+        rate = ceiling.get("tf32_TFLOPs", rate)
+    elif problem.dtype in ("bfloat16", "float16"):
         rate = ceiling.get("bf16_TFLOPs", rate)
     elif problem.dtype == "float64":
         rate /= 2

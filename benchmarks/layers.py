@@ -57,3 +57,120 @@ SEPARABLE = (
     (96, 14, 3, 2),
 )
 SEPARABLE_BATCHES = (1, 16, 64)
+
+# The same paper's table of the pointwise layers P1 to P45: input channels, side of the square map, filters.
+POINTWISE = (
+    (32, 112, 16),
+    (16, 112, 96),
+    (96, 56, 24),
+    (24, 56, 144),
+    (144, 56, 24),
+    (144, 28, 32),
+    (32, 28, 192),
+    (192, 28, 32),
+    (144, 28, 40),
+    (40, 28, 240),
+    (240, 28, 40),
+    (192, 14, 64),
+    (64, 14, 384),
+    (384, 14, 64),
+    (384, 14, 96),
+    (96, 14, 576),
+    (576, 14, 96),
+    (240, 14, 80),
+    (80, 14, 240),
+    (480, 14, 80),
+    (480, 14, 112),
+    (112, 14, 672),
+    (672, 14, 112),
+    (576, 7, 160),
+    (160, 7, 960),
+    (960, 7, 160),
+    (960, 7, 320),
+    (320, 7, 1280),
+    (672, 7, 192),
+    (192, 7, 1152),
+    (1152, 7, 192),
+    (1152, 7, 320),
+    (16, 112, 48),
+    (48, 56, 24),
+    (24, 56, 72),
+    (72, 56, 24),
+    (72, 28, 40),
+    (40, 28, 120),
+    (120, 28, 40),
+    (480, 14, 96),
+    (576, 7, 192),
+    (24, 28, 24),
+    (48, 14, 48),
+    (96, 7, 96),
+    (192, 7, 1024),
+)
+POINTWISE_BATCHES = (1, 8, 64)
+
+# "HNTMP", its table of ResNet's 3x3 layers at one image: channels, side of the square map, filters.
+RESNET = ((64, 56, 64), (128, 28, 128), (256, 14, 256), (512, 7, 512))
+
+# "cuConv": the layers of stride 1 of five networks, and batches of its evaluation.
+CUCONV_BATCHES = (1, 8, 32)
+
+# GoogLeNet's inception blocks: side of the map, input channels, then filters of the 1x1 branch, of the 3x3
+# branch (reduced, whole), of the 5x5 branch (reduced, whole) and of the projection after pooling.
+_INCEPTION = (
+    (28, 192, 64, 96, 128, 16, 32, 32),
+    (28, 256, 128, 128, 192, 32, 96, 64),
+    (14, 480, 192, 96, 208, 16, 48, 64),
+    (14, 512, 160, 112, 224, 24, 64, 64),
+    (14, 512, 128, 128, 256, 24, 64, 64),
+    (14, 512, 112, 144, 288, 32, 64, 64),
+    (14, 528, 256, 160, 320, 32, 128, 128),
+    (7, 832, 256, 160, 320, 32, 128, 128),
+    (7, 832, 384, 192, 384, 48, 128, 128),
+)
+# SqueezeNet 1.0's fire modules: side of the map, input channels, filters squeezed to, filters of each half.
+_FIRE = (
+    (55, 96, 16, 64),
+    (55, 128, 16, 64),
+    (55, 128, 32, 128),
+    (27, 256, 32, 128),
+    (27, 256, 48, 192),
+    (27, 384, 48, 192),
+    (27, 384, 64, 256),
+    (13, 512, 64, 256),
+)
+# The others as (side, filter, filters, channels): GoogLeNet's stem, SqueezeNet's last layer, AlexNet,
+# ResNet-50's first block, VGG19.
+_OTHERS = (
+    (56, 1, 64, 64),
+    (56, 3, 192, 64),
+    (13, 1, 1000, 512),
+    (27, 5, 256, 96),
+    (13, 3, 384, 256),
+    (13, 3, 384, 384),
+    (13, 3, 256, 384),
+    (56, 3, 64, 64),
+    (56, 1, 256, 64),
+    (56, 1, 64, 256),
+    (224, 3, 64, 3),
+    (224, 3, 64, 64),
+    (112, 3, 128, 64),
+    (112, 3, 128, 128),
+    (56, 3, 256, 128),
+    (56, 3, 256, 256),
+    (28, 3, 512, 256),
+    (28, 3, 512, 512),
+    (14, 3, 512, 512),
+)
+
+
+def cuconv() -> list[tuple[int, int, int, int]]:
+    """Side of the square map, side of the filter, filters, channels; each layer once, sorted."""
+    found = set(_OTHERS)
+    for side, channels, one, reduced_3, three, reduced_5, five, projected in _INCEPTION:
+        found |= {(side, 1, filters, channels) for filters in (one, reduced_3, reduced_5, projected)}
+        found |= {(side, 3, three, reduced_3), (side, 5, five, reduced_5)}
+    for side, channels, squeezed, half in _FIRE:
+        found |= {(side, 1, squeezed, channels), (side, 1, half, squeezed), (side, 3, half, squeezed)}
+    for side, width in ((28, 128), (14, 256), (7, 512)):
+        found |= {(side, 3, width, width), (side, 1, 4 * width, width), (side, 1, width, 4 * width)}
+    return sorted(found)

@@ -12,24 +12,32 @@ from torch import Tensor
 import convx.functional
 from benchmarks.operands import Pair
 from benchmarks.suites import DTYPES, LAYOUTS, Problem
+from convx.functional import PackedFilters
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
 # torch: what torch's choice takes in the problem's layout. torch_other_layout, in results torch_nchw or
 # torch_channels_last: the same on operands in the other layout. cudnn: cuDNN by name (none for weight_grad,
 # where torch has no way to ask for it; channels_last goes to cuDNN anyway). native: torch's own depthwise
-# kernels, cuDNN switched off. onednn_off: torch's CPU convolution without oneDNN. inductor: torch.compile.
-GPU_PEERS = ("torch", "torch_other_layout", "cudnn", "native")
-CPU_PEERS = ("torch", "torch_other_layout")
-PEERS = ("torch", "torch_other_layout", "cudnn", "native", "onednn_off", "inductor")
+# kernels, cuDNN switched off. matmul: one product per image, for filters of one tap. im2col: unfolded columns
+# and a product. onednn_off: torch's CPU convolution without oneDNN. inductor: torch.compile.
+GPU_PEERS = ("torch", "torch_other_layout", "cudnn", "native", "matmul")
+CPU_PEERS = ("torch", "torch_other_layout", "matmul")
+PEERS = (*GPU_PEERS, "im2col", "onednn_off", "inductor")
 
 
 def other_layout(layout: str) -> str:
     return LAYOUTS[1 - LAYOUTS.index(layout)]
 
 
-def convx_function(problem: Problem, algorithm: str) -> Function:
-    """The public functions, as users call them."""
+def use_tf32(allowed: bool) -> None:
+    """The precision of float32 convolutions and products, for every contender."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def convx_function(problem: Problem, algorithm: str, on_gpu: bool) -> Function:
+    """The public functions, as users call them; packed filters are kept, as a layer keeps them."""
     shape, batch, at = problem.shape, problem.batch, convx.functional
     options: Any = {
         "stride": shape.stride,
@@ -38,11 +46,39 @@ def convx_function(problem: Problem, algorithm: str) -> Function:
         "algorithm": algorithm,
     }
     if problem.operation == "forward":
-        return lambda x, w: at.conv2d(x, w, **options)
+        if on_gpu:
+            return _KeepingPacked(problem, algorithm)
+        packed = PackedFilters()
+        return lambda x, w: at.conv2d(x, w, **options, packed=packed)
     if problem.operation == "input_grad":
         size = shape.input_size(batch)
         return lambda dy, w: at.conv2d_input_grad(dy, w, size, **options)
     return lambda x, dy: at.conv2d_weight_grad(x, dy, shape.weight_size, **options)
+
+
+class _KeepingPacked:
+    """conv2d with filters packed at the first call, which is never within a CUDA graph: in one, a layer packs
+    anew, so that replays see what its weight holds then."""
+
+    def __init__(self, problem: Problem, algorithm: str) -> None:
+        shape = problem.shape
+        self._rest = (
+            (shape.stride, shape.stride),
+            (shape.padding,) * 4,
+            (1, 1),
+            shape.groups,
+            "none",
+            algorithm,
+            problem.tf32,
+        )
+        self._packed: Tensor | None = None
+
+    def __call__(self, x: Tensor, w: Tensor) -> Tensor:
+        if self._packed is None:
+            self._packed = torch.ops.convx.pack_weight(x, w, None, *self._rest)
+        packed = self._packed if self._packed.numel() else None
+        result: Tensor = torch.ops.convx.conv2d(x, w, None, *self._rest, packed)
+        return result
 
 
 def torch_function(problem: Problem, layout: str, device: torch.device) -> Function:
@@ -71,7 +107,7 @@ def _backward(dy: Tensor, x: Tensor, w: Tensor, options: tuple[object, ...], wan
 def cudnn_function(problem: Problem) -> Function | None:
     shape = problem.shape
     step, sides, dilation = [shape.stride] * 2, [shape.padding] * 2, [1, 1]
-    flags = (shape.groups, torch.backends.cudnn.benchmark, False, False)
+    flags = (shape.groups, torch.backends.cudnn.benchmark, False, problem.tf32)
     if problem.operation == "forward":
         return lambda x, w: torch.ops.aten.cudnn_convolution(x, w, sides, step, dilation, *flags)
     if problem.operation == "input_grad":
@@ -80,6 +116,32 @@ def cudnn_function(problem: Problem) -> Function | None:
         transpose = torch.ops.aten.cudnn_convolution_transpose
         return lambda dy, w: transpose(dy, w, sides, rest, step, dilation, *flags)
     return None
+
+
+def matmul_function(problem: Problem) -> Function | None:
+    """One product per image; none where a filter has several taps or the operation is a gradient."""
+    shape = problem.shape
+    if problem.operation != "forward" or (shape.filter, shape.stride, shape.groups) != (1, 1, 1):
+        return None
+    size = shape.output_size(problem.batch)
+    if problem.layout == "nchw":
+        return lambda x, w: torch.matmul(w.flatten(1), x.flatten(2)).view(size)
+    # The pixels of a channels_last image are rows of a matrix.
+    return lambda x, w: torch.nn.functional.linear(x.permute(0, 2, 3, 1), w.flatten(1)).permute(0, 3, 1, 2)
+
+
+def im2col_function(problem: Problem) -> Function | None:
+    shape = problem.shape
+    if problem.operation != "forward" or shape.groups != 1 or problem.layout != "nchw":
+        return None
+    size, unfold = shape.output_size(problem.batch), torch.nn.functional.unfold
+    step, sides = shape.stride, shape.padding
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        columns = unfold(x, shape.filter, padding=sides, stride=step)
+        return torch.matmul(w.flatten(1), columns).view(size)
+
+    return call
 
 
 @contextmanager
@@ -114,7 +176,7 @@ def contenders(
     same = torch_function(problem, layout, device)
     result: dict[str, tuple[Function, str]] = {}
     for index, algorithm in enumerate(algorithms):
-        result[algorithm if index else "convx"] = (convx_function(problem, algorithm), layout)
+        result[algorithm if index else "convx"] = (convx_function(problem, algorithm, on_gpu), layout)
     if "torch" in peers:
         result["torch"] = (same, layout)
     if "torch_other_layout" in peers:
@@ -126,6 +188,10 @@ def contenders(
             result["cudnn"] = (forced, layout)
     if "native" in peers and on_gpu:
         result["native"] = (_within(_without_cudnn, same), layout)
+    for name, made in (("matmul", matmul_function), ("im2col", im2col_function)):
+        function = made(problem) if name in peers else None
+        if function is not None:
+            result[name] = (function, layout)
     if "onednn_off" in peers and not on_gpu:
         result["onednn_off"] = (_within(_without_onednn, same), layout)
     if "inductor" in peers:

@@ -46,4 +46,5 @@ def _core_problem(problem: Problem) -> Any:
         (shape.padding,) * 4,
         (1, 1),
         shape.groups,
+        allow_tf32=problem.tf32,
     )

@@ -11,7 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.results import Record, best_peer, load
+from benchmarks.results import Record, best_peer, group_of, load, precision
 
 _CONVX, _PEER = "#2563eb", "#9aa3af"
 
@@ -21,15 +21,14 @@ def draw(path: Path) -> list[Path]:
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in load(path).records.values():
         if record["chosen_by"] == "auto" and "floor_us" in record:
-            name = record["group"] if record["group"] != "D1-30" else f"D1-30, batch {record['batch']}"
-            groups.setdefault((record["operation"], name), []).append(record)
+            groups.setdefault((record["operation"], group_of(record)), []).append(record)
     return [_draw_group(path, operation, name, records) for (operation, name), records in groups.items()]
 
 
 def _draw_group(path: Path, operation: str, name: str, records: list[Record]) -> Path:
     panels: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        panels.setdefault((record["dtype"], record["layout"]), []).append(record)
+        panels.setdefault((precision(record), record["layout"]), []).append(record)
     style: Any = {
         "axes.spines.top": False,
         "axes.spines.right": False,

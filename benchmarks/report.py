@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.results import Record, Results, best_peer, is_slower, summarize
+from benchmarks.results import Record, Results, best_peer, is_slower, precision, summarize
 
 
 def line(record: Record) -> str:
     """One record, in one line."""
     peers = "  ".join(f"{name} {time:.4g}" for name, time in record["peers_us"].items())
     return (
-        f"{record['case']:<11} {record['operation']:<11} {record['dtype']:<8} {record['layout']:<13} "
+        f"{record['case']:<16} {record['operation']:<11} {precision(record):<8} {record['layout']:<13} "
         f"N={record['batch']:<4} floor {record['floor_us']:9.2f}  convx {record['convx_us']:9.2f} us "
         f"{record['floor_us'] / record['convx_us']:5.2f}  {record['method']:<26} {peers}  "
         f"error ratio {record['error_ratio']:.2g}"
@@ -66,7 +66,7 @@ def _summary_table(records: list[Record]) -> str:
 
 def _missed_choices(records: list[Record]) -> list[str]:
     """Where a forced kernel is faster than what auto took: the planner's mistakes."""
-    fields = ("case", "operation", "dtype", "layout", "batch", "warm")
+    fields = ("case", "operation", "dtype", "tf32", "layout", "batch", "warm")
     auto = {tuple(r[name] for name in fields): r for r in records if r["chosen_by"] == "auto"}
     lines = []
     for record in records:

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.environment import comparable
 
 Record = dict[str, Any]
-_KEY = ("case", "operation", "dtype", "layout", "batch", "warm", "chosen_by", "method")
+_KEY = ("case", "operation", "dtype", "tf32", "layout", "batch", "warm", "chosen_by", "method")
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -96,10 +96,13 @@ def summarize(records: Iterable[Record]) -> list[Summary]:
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.get("chosen_by") == "auto" and "floor_us" in record:
-            name = record["group"] + (f", batch {record['batch']}" if record["group"] == "D1-30" else "")
-            groups.setdefault((record["operation"], record["dtype"], record["layout"], name), []).append(
-                record
+            names: tuple[str, ...] = (
+                record["operation"],
+                precision(record),
+                record["layout"],
+                group_of(record),
             )
+            groups.setdefault(names, []).append(record)
     result = []
     for label, members in groups.items():
         pairs = [(record, peer[1]) for record in members if (peer := best_peer(record))]
@@ -114,6 +117,16 @@ def summarize(records: Iterable[Record]) -> list[Summary]:
             )
         )
     return result
+
+
+def precision(record: Record) -> str:
+    return "tf32" if record["tf32"] else str(record["dtype"])
+
+
+def group_of(record: Record) -> str:
+    """Cases that are summed up together, apart by batch where they were measured at several."""
+    group = str(record["group"])
+    return group if group.startswith(("CONV", "ResNet")) else f"{group}, batch {record['batch']}"
 
 
 def is_slower(record: Record) -> bool:

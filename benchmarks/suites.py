@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
@@ -66,6 +66,7 @@ class Problem:
     dtype: str
     layout: str
     batch: int
+    tf32: bool = False  # float32 whose products may be rounded to TF32, for every contender alike
 
     @property
     def shape(self) -> Shape:
@@ -101,7 +102,7 @@ class Problem:
             "case": self.case.name,
             "operation": self.operation,
             "dtype": self.dtype,
-            "tf32": False,
+            "tf32": self.tf32,
             "layout": self.layout,
             "batch": self.batch,
             "shape": asdict(self.shape),
@@ -109,9 +110,10 @@ class Problem:
 
     def arguments(self, suite: str, device: str) -> str:
         """The command line that repeats this record."""
+        dtype = "tf32" if self.tf32 else self.dtype
         return (
             f"python -m benchmarks --suite {suite} --case {self.case.name} --operation {self.operation} "
-            f"--dtype {self.dtype} --layout {self.layout} --batch {self.batch} --device {device}"
+            f"--dtype {dtype} --layout {self.layout} --batch {self.batch} --device {device}"
         )
 
 
@@ -140,6 +142,44 @@ def depthwise_cases() -> list[Case]:
     return cases
 
 
+def pointwise_cases() -> list[Case]:
+    return [
+        Case(
+            f"P{number}",
+            "P1-45",
+            Shape(in_channels, size, out_channels, 1, 1, 1),
+            layers.POINTWISE_BATCHES,
+            layers.POINTWISE_BATCHES[:1],
+        )
+        for number, (in_channels, size, out_channels) in enumerate(layers.POINTWISE, 1)
+    ]
+
+
+def small_batch_cases() -> list[Case]:
+    cases = [
+        Case(f"R{number}", "ResNet 3x3", Shape(channels, size, filters, 3, 1, 1), (1,), (1,))
+        for number, (channels, size, filters) in enumerate(layers.RESNET, 1)
+    ]
+    cases += [
+        Case(
+            f"C{in_channels}-{size}-{filter_size}x{filter_size}-{filters}",
+            f"cuConv {filter_size}x{filter_size}",
+            Shape(in_channels, size, filters, filter_size, 1, 1),
+            layers.CUCONV_BATCHES,
+            layers.CUCONV_BATCHES[:1],
+        )
+        for size, filter_size, filters, in_channels in layers.cuconv()
+    ]
+    return cases
+
+
+SUITES: dict[str, Callable[[], list[Case]]] = {
+    "depthwise": depthwise_cases,
+    "pointwise": pointwise_cases,
+    "small_batch": small_batch_cases,
+}
+
+
 def select_cases(cases: Iterable[Case], patterns: str | None) -> list[Case]:
     """Those that match one of the comma-separated patterns ("D1,CONV*-5x5"), in the suite's order."""
     cases = list(cases)
@@ -162,7 +202,7 @@ def problems(
     batches: Iterable[int] | None,
     on_gpu: bool,
 ) -> Iterator[Problem]:
-    """The problems of the cases, those of one case and batch together."""
+    """The problems of the cases, those of one case and batch together. "tf32" is a dtype here."""
     wanted = None if batches is None else tuple(batches)
     for case in cases:
         default = case.batches if on_gpu else case.cpu_batches
@@ -170,4 +210,11 @@ def problems(
             for dtype in dtypes:
                 for layout in layouts:
                     for operation in operations:
-                        yield Problem(case, operation, dtype, layout, batch)
+                        yield Problem(
+                            case,
+                            operation,
+                            "float32" if dtype == "tf32" else dtype,
+                            layout,
+                            batch,
+                            dtype == "tf32",
+                        )

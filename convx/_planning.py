@@ -32,6 +32,7 @@ def problem(
     groups: int,
     bias: bool = False,
     activation: str = "none",
+    allow_tf32: bool = False,
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
@@ -56,6 +57,7 @@ def problem(
         groups=groups,
         bias=bias and operation == "forward",
         activation=activation if operation == "forward" else "none",
+        allow_tf32=allow_tf32,
     )
 
 

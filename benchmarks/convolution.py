@@ -1,4 +1,4 @@
-"""Runs the suite of depthwise layers."""
+"""Runs the suites of convolution layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.ceilings import floor_us
 from benchmarks.operands import Pair, in_layout, operands, sets_for
-from benchmarks.peers import Function, contenders, rotated, torch_function
+from benchmarks.peers import Function, contenders, rotated, torch_function, use_tf32
 from benchmarks.planner import Planner
 from benchmarks.refcheck import Reference, error_ratio
 from benchmarks.results import Record
@@ -36,6 +36,7 @@ def run_problem(problem: Problem, settings: Settings, planner: Planner, report: 
     if settings.all_candidates:
         algorithms += planner.candidates(problem)
     sets = sets_for(problem, settings.cache_bytes)
+    use_tf32(problem.tf32)
     functions = contenders(problem, algorithms, settings.peers, settings.device)
     pairs = {problem.layout: operands(problem, sets, settings.device)}
     for _, layout in functions.values():
