@@ -120,7 +120,7 @@ def summarize(records: Iterable[Record]) -> list[Summary]:
 
 
 def precision(record: Record) -> str:
-    return "tf32" if record["tf32"] else str(record["dtype"])
+    return "tf32" if record.get("tf32") else str(record["dtype"])
 
 
 def group_of(record: Record) -> str:
