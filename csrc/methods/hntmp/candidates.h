@@ -1,0 +1,15 @@
+// The planning halves of hntmp: on GPUs, and on the CPU.
+#pragma once
+#include <vector>
+
+#include "select/method.h"
+
+namespace convx::hntmp {
+
+Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device);
+std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits& device);
+
+Support cpu_supports(const ConvProblem& problem, const DeviceTraits& device);
+std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits& device);
+
+}  // namespace convx::hntmp

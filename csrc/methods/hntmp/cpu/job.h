@@ -1,0 +1,51 @@
+// What the launcher hands to the CPU kernels of one instruction set: plain data, no tensors, no plan.
+#pragma once
+#include <cstdint>
+
+#include "methods/hntmp/geometry.h"
+#include "select/launch.h"
+
+namespace convx::hntmp {
+
+struct Job {
+  DType dtype;
+  Activation activation;
+  bool channels_last;
+  const void* source;
+  const void* weight;  // in blocks of the order "crsk block_channels"
+  const void* bias;    // null without
+  void* result;
+  Sweep sweep;
+  // A task is `rows` result rows and `blocks` blocks of result channels of one group of one image; its sums
+  // grow by source_channels source channels at a time.
+  int64_t rows, blocks, source_channels;
+};
+
+constexpr int64_t kBlockVectors = 2;  // vectors of result channels that a thread works on
+
+// Elements of the accumulator's type in a vector.
+constexpr int64_t vector_lanes(CpuIsa isa, DType dtype) {
+  const int64_t bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
+  return bytes / (dtype == DType::float64 ? 8 : 4);
+}
+// Pixels at a time: with two vectors of channels and the weights, they fill the registers.
+constexpr int64_t most_pixels(CpuIsa isa) {
+  return isa == CpuIsa::avx512 ? 14 : 6;
+}
+
+// As the CPU kernels see it: rows of pixels in pieces of registers' worth.
+inline Sweep cpu_sweep_of(const ConvProblem& problem, CpuIsa isa) {
+  return with_rows_of(sweep_of(problem), most_pixels(isa));
+}
+
+}  // namespace convx::hntmp
+
+namespace convx::avx512 {
+void run(const hntmp::Job& job, const ThreadPool& pool);
+}
+namespace convx::avx2 {
+void run(const hntmp::Job& job, const ThreadPool& pool);
+}
+namespace convx::baseline {
+void run(const hntmp::Job& job, const ThreadPool& pool);
+}

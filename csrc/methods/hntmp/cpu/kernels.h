@@ -1,0 +1,176 @@
+// The CPU form of HNTMP: a task stages its input rows once, then goes through its blocks of result channels.
+#pragma once
+#include "methods/hntmp/cpu/ends.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+namespace owning_channels {
+
+template <class T>
+struct Kernel {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+  static constexpr int64_t kBlock = 2 * L;  // result channels of a block
+
+  const hntmp::Job& job;
+  const hntmp::Sweep& s = job.sweep;
+  int64_t taps = s.taps();
+  int64_t blocks = ceil_divide(s.result_channels, kBlock);
+  int64_t row_parts = ceil_divide(s.result_height, job.rows);
+  int64_t block_parts = ceil_divide(blocks, job.blocks);
+  // The staged window. With a stride, phases that no tap meets are left out.
+  int64_t phases = minimum(s.stride_w, (s.filter_width - 1) * s.dilation_w + 1);
+  int64_t pitch = s.result_width + (s.filter_width - 1) * s.dilation_w / s.stride_w;
+  int64_t row_step = phases * pitch;
+  int64_t window_rows = (job.rows - 1) * s.stride_h + (s.filter_height - 1) * s.dilation_h + 1;
+  int64_t channel_step = window_rows * row_step;
+
+  int64_t tasks() const { return s.batch * s.groups * row_parts * block_parts; }
+
+  void stage(const T* group, int64_t first_row, A* staged) const {
+    const int64_t channels = s.groups * s.source_channels;
+    const int64_t pixel_step = job.channels_last ? channels : 1;
+    const int64_t channel_distance = job.channels_last ? 1 : s.source_height * s.source_width;
+    for (int64_t c = 0; c < s.source_channels; ++c) {
+      for (int64_t r = 0; r < window_rows; ++r) {
+        const int64_t y = first_row + r;
+        if (y < 0 || y >= s.source_height) {
+          for (int64_t i = 0; i < row_step; ++i) *staged++ = A(0);
+          continue;
+        }
+        const T* row = group + c * channel_distance + y * s.source_width * pixel_step;
+        for (int64_t phase = 0; phase < phases; ++phase, staged += pitch) {
+          stage_columns(row, pixel_step, s.source_width, phase - s.left, s.stride_w, pitch, staged);
+        }
+      }
+    }
+  }
+
+  // Filters as accumulators: those of 16 bits are widened once for all pixels that meet them.
+  static const A* widen_filters(const T* weight, int64_t count, A* widened) {
+    if constexpr (sizeof(T) == sizeof(A)) {
+      return weight;
+    } else {
+      for (int64_t i = 0; i < count; i += L) store<L>(widened + i, load<L>(weight + i));
+      return widened;
+    }
+  }
+
+  // Sums of one block of result channels over all source channels, a few at a time: their filters stay in the
+  // first-level cache while all pixels meet them.
+  void add_block(const A* staged, const int64_t* offsets, const T* weight, int64_t rows, A* sums,
+                 A* widened) const {
+    const int64_t vector_step = job.rows * s.result_width * L;
+    const int64_t tiles = ceil_divide(s.result_width, kMostPixels);
+    for (int64_t c = 0; c < s.source_channels; c += job.source_channels) {
+      const int64_t channels = minimum(job.source_channels, s.source_channels - c);
+      const A* filters = widen_filters(weight + c * taps * kBlock, channels * taps * kBlock, widened);
+      for (int64_t y = 0; y < rows; ++y) {
+        const A* row = staged + c * channel_step + y * s.stride_h * row_step;
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          const int64_t x = s.result_width * tile / tiles, end = s.result_width * (tile + 1) / tiles;
+          const Window<A> window{row + x, offsets, taps, channels, channel_step};
+          const auto add = add_products_of<A>(end - x, std::make_integer_sequence<int, kMostPixels>());
+          add(window, filters, c == 0, sums + (y * s.result_width + x) * L, vector_step);
+        }
+      }
+    }
+  }
+
+  void finish_block(const A* sums, int64_t image, int64_t group, int64_t block, int64_t first_row,
+                    int64_t rows) const {
+    const int64_t plane = s.result_height * s.result_width, all = s.groups * s.result_channels;
+    for (int64_t vector = 0; vector < 2; ++vector) {
+      const int64_t first = block * kBlock + vector * L, left = s.result_channels - first;
+      if (left <= 0) return;
+      const int64_t channel = group * s.result_channels + first;
+      Finish<T> finish{sums + vector * job.rows * s.result_width * L,
+                       {},
+                       job.activation,
+                       rows * s.result_width,
+                       minimum(left, L)};
+      if (job.bias != nullptr) {
+        for (int64_t k = 0; k < finish.channels; ++k) {
+          finish.bias[k] = widen(static_cast<const T*>(job.bias)[channel + k]);
+        }
+      }
+      T* const result = static_cast<T*>(job.result);
+      const int64_t pixel = first_row * s.result_width;
+      if (job.channels_last) {
+        finish.to_channels_last(result + (image * plane + pixel) * all + channel, all);
+      } else {
+        finish.to_planes(result + (image * all + channel) * plane + pixel, plane);
+      }
+    }
+  }
+
+  void run(int64_t begin, int64_t end) const {
+    const int64_t sums_count = 2 * job.rows * s.result_width * L;
+    const int64_t widened_count = sizeof(T) < sizeof(A) ? job.source_channels * taps * kBlock : 0;
+    const int64_t count = sums_count + widened_count + s.source_channels * channel_step;
+    Scratch memory(count * static_cast<int64_t>(sizeof(A)) + taps * static_cast<int64_t>(sizeof(int64_t)));
+    A* const sums = memory.template as<A>();
+    A* const widened = sums + sums_count;
+    int64_t* const offsets = reinterpret_cast<int64_t*>(widened + widened_count);
+    A* const staged = reinterpret_cast<A*>(offsets + taps);
+    for (int64_t f = 0; f < s.filter_height; ++f) {
+      for (int64_t g = 0; g < s.filter_width; ++g) {
+        const int64_t across = g * s.dilation_w;
+        offsets[f * s.filter_width + g] =
+            f * s.dilation_h * row_step + across % s.stride_w * pitch + across / s.stride_w;
+      }
+    }
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t part = task % block_parts, row_part = task / block_parts % row_parts;
+      const int64_t image_group = task / (block_parts * row_parts);
+      const int64_t image = image_group / s.groups, group = image_group % s.groups;
+      const int64_t first_row = row_part * job.rows, rows = minimum(job.rows, s.result_height - first_row);
+      const int64_t plane = s.source_height * s.source_width;
+      const T* source = static_cast<const T*>(job.source) + image * s.groups * s.source_channels * plane +
+                        group * s.source_channels * (job.channels_last ? 1 : plane);
+      stage(source, first_row * s.stride_h - s.top, staged);
+      const int64_t last = minimum(blocks, (part + 1) * job.blocks);
+      for (int64_t block = part * job.blocks; block < last; ++block) {
+        const T* weight =
+            static_cast<const T*>(job.weight) + (group * blocks + block) * s.source_channels * taps * kBlock;
+        add_block(staged, offsets, weight, rows, sums, widened);
+        finish_block(sums, image, group, block, first_row, rows);
+      }
+    }
+  }
+};
+
+template <class T>
+void run_typed(const hntmp::Job& job, const ThreadPool& pool) {
+  const Kernel<T> kernel{job};
+  const int64_t tasks = kernel.tasks();
+  const double products =
+      static_cast<double>(job.sweep.batch * job.sweep.groups * job.sweep.result_channels) *
+      static_cast<double>(job.sweep.result_height * job.sweep.result_width) *
+      static_cast<double>(job.sweep.source_channels * kernel.taps);
+  // Less than some ten microseconds of work stays in this thread.
+  if (pool.threads <= 1 || tasks <= 1 || products < 4e5) {
+    kernel.run(0, tasks);
+    return;
+  }
+  pool.parallel_for(tasks, ceil_divide(tasks, pool.threads),
+                    [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
+}
+
+}  // namespace owning_channels
+
+void run(const hntmp::Job& job, const ThreadPool& pool) {
+  switch (job.dtype) {
+    case DType::float32:
+      return owning_channels::run_typed<float>(job, pool);
+    case DType::float64:
+      return owning_channels::run_typed<double>(job, pool);
+    case DType::float16:
+      return owning_channels::run_typed<Half>(job, pool);
+    case DType::bfloat16:
+      return owning_channels::run_typed<Brain>(job, pool);
+  }
+}
+
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx

@@ -1,0 +1,38 @@
+// Describes a problem to the kernels of the instruction set asked for.
+#include "methods/filters/crsk.h"
+#include "methods/hntmp/cpu/job.h"
+#include "methods/hntmp/hntmp.h"
+
+namespace convx::hntmp {
+
+void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa) {
+  const bool forward = problem.operation == Operation::forward;
+  Job job{};
+  job.dtype = problem.dtype;
+  job.activation = forward ? problem.activation : Activation::none;
+  job.channels_last = problem.layout == Layout::nhwc;
+  job.source = forward ? pointers.input : pointers.output_grad;
+  job.weight = pointers.packed_weight;
+  job.bias = forward ? pointers.bias : nullptr;
+  job.result = pointers.result;
+  job.sweep = cpu_sweep_of(problem, isa);
+  job.rows = plan["rows"];
+  job.blocks = plan["blocks"];
+  job.source_channels = plan["source_channels"];
+  switch (isa) {
+    case CpuIsa::avx512:
+      return avx512::run(job, pool);
+    case CpuIsa::avx2:
+      return avx2::run(job, pool);
+    case CpuIsa::baseline:
+      return baseline::run(job, pool);
+  }
+}
+
+void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     const ThreadPool& pool) {
+  filters::pack_crsk_cpu(problem, plan["block_channels"], weight, packed, pool);
+}
+
+}  // namespace convx::hntmp

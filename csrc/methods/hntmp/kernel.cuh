@@ -1,0 +1,200 @@
+// HNTMP with distributed channels: each warp goes through its own source channels with a ring of stages of
+// its own, so that no barrier of the block stands in the loop, and its lanes keep tiles of sums in registers.
+// At the end sums meet by shuffles over the lanes of a filter group, then in shared memory over the warps,
+// always in the same order.
+#pragma once
+#include "methods/epilogue.cuh"
+#include "methods/hntmp/stage.cuh"
+#include "methods/hntmp/taps.cuh"
+
+namespace convx::hntmp {
+
+// Sums Count values over `slots` neighbouring lanes and writes them to shared memory. Each exchange halves
+// what a lane carries on: first and count tell which of the values those are. At most Lanes / 2 slots.
+template <int Lanes, int Mask, int Count, class A>
+CONVX_DEVICE void write_totals(const A (&value)[Count], int slot, int slots, int first, int count,
+                               A* shared) {
+  if constexpr (2 * Mask < Lanes) {
+    if (Mask < slots) {
+      constexpr int kHalf = (Count + 1) / 2;
+      const bool upper = (slot & Mask) != 0;
+      A kept[kHalf];
+      CONVX_UNROLL
+      for (int i = 0; i < kHalf; ++i) {
+        // Two named values: a choice between array elements would keep the array in memory.
+        const A low = value[i], high = i + kHalf < Count ? A(value[i + kHalf < Count ? i + kHalf : 0]) : A(0);
+        kept[i] = (upper ? A(high) : A(low)) + shuffle_xor<Lanes>(upper ? A(low) : A(high), Mask);
+      }
+      first += upper ? kHalf : 0;
+      count = upper ? count - kHalf : min(count, kHalf);
+      write_totals<Lanes, 2 * Mask>(kept, slot, slots, first, count, shared);
+      return;
+    }
+  }
+  CONVX_UNROLL
+  for (int i = 0; i < Count; ++i) {
+    if (i < count) shared[first + i] = value[i];
+  }
+}
+
+// Where a block works.
+struct Place {
+  int64_t image_group;  // image * groups + group
+  int group, channel_block, split, row, column;
+};
+
+template <int TileAt, class T, class A>
+CONVX_DEVICE Place place_of(const Arguments<T, A>& a, uint32_t block) {
+  constexpr Tile kTile = tile_of(TileAt);
+  Place place;
+  uint32_t rest = a.tiles.quotient(block);
+  const uint32_t tile = block - rest * a.tiles.divisor;
+  const uint32_t down = a.tiles_across.quotient(tile);
+  place.row = static_cast<int>(down) * kTile.height;
+  place.column = static_cast<int>(tile - down * a.tiles_across.divisor) * kTile.width;
+  const uint32_t blocks = a.splits.quotient(rest);
+  place.split = static_cast<int>(rest - blocks * a.splits.divisor);
+  rest = a.channel_blocks.quotient(blocks);
+  place.channel_block = static_cast<int>(blocks - rest * a.channel_blocks.divisor);
+  place.image_group = rest;
+  place.group = static_cast<int>(a.groups.remainder(rest));
+  return place;
+}
+
+// The warps' sums, one pixel of one channel a thread, neighbours on neighbours.
+template <int TileAt, class T, class A>
+CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const A* sums) {
+  constexpr Tile kTile = tile_of(TileAt);
+  constexpr int kPixels = kTile.pixels();
+  const int count = a.block_channels * kPixels;
+  const int first = place.channel_block * a.block_channels;
+  const int warps_sums = static_cast<int>(blockDim.x) / a.slots * kTile.filters * kPixels;
+  const int64_t origin = (place.image_group * a.result_channels + first) * a.result_plane;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    const int channel = i / kPixels, pixel = i - channel * kPixels;
+    const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
+    A total = sums[i];
+    for (int j = i + count; j < warps_sums; j += count) total += sums[j];
+    if (first + channel >= a.result_channels || y >= a.result_height || x >= a.result_width) continue;
+    const int64_t index = origin + channel * a.result_plane + y * a.result_width + x;
+    if (a.partial != nullptr) {
+      a.partial[place.split * a.results + index] = total;
+      continue;
+    }
+    if (a.bias != nullptr) total += widen(a.bias[place.group * a.result_channels + first + channel]);
+    a.result[index] = narrow<T>(activate(total, a.activation));
+  }
+}
+
+template <int Lanes, class T, int TileAt>
+CONVX_KERNEL(256, 1)
+hntmp_kernel(Arguments<T, Accumulator<T>> a) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  using A = Accumulator<T>;
+  constexpr Tile kTile = tile_of(TileAt);
+  constexpr int kStages = kTile.stages;
+  CONVX_DYNAMIC_SHARED(shared);
+  const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
+  const int warps = static_cast<int>(blockDim.x) / Lanes;
+  // Lanes of one filter group are neighbours, so that they meet by the shuffles of the smallest masks.
+  const int slot = lane & (a.slots - 1), filters = static_cast<int>(static_cast<uint32_t>(lane) / a.slots);
+  const Place place = place_of<TileAt>(a, blockIdx.x);
+  const int row = place.row * (kTile.any() ? a.stride_h : kTile.stride) - a.top;
+  const int column = place.column * (kTile.any() ? a.stride_w : kTile.stride) - a.left;
+  unsigned char* const ring = shared + warp * (kStages * a.stage_bytes);
+
+  // This warp's source channels: `slots` from `channel`, then every step-th group of them.
+  int channel = (place.split * warps + warp) * a.slots;
+  const int step = static_cast<int>(a.splits.divisor) * warps * a.slots;
+  const T* source = a.source + (place.image_group * a.source_channels + channel) * a.source_plane;
+  const T* weight =
+      a.weight + ((static_cast<int64_t>(place.group) * a.channel_blocks.divisor + place.channel_block) *
+                      a.source_channels +
+                  channel) *
+                     a.weight_elements;
+
+  // A known window's elements lie at the same places of every plane; the first row of `rows` may be above it.
+  constexpr bool kKnown = kTile.filter_height > 0, kImage = kTile.staging == Staging::image;
+  constexpr bool kRowPieces = kTile.staging == Staging::rows;
+  constexpr int kCount = kRowPieces ? 2 : 1;
+  constexpr int kWindowWidth = kRowPieces ? kTile.width : kTile.width + kTile.filter_width - 1;
+  constexpr int kPositions = kKnown ? (kTile.height + kTile.filter_height - 1) * kWindowWidth / kCount : 1;
+  const Pieces<Lanes, kCount, kPositions> pieces(lane, [&](int piece, bool& inside) {
+    const int down = piece * kCount / kWindowWidth;
+    const int y = row + down, x = (kRowPieces ? 0 : column) + piece * kCount - down * kWindowWidth;
+    inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
+    return inside ? y * a.source_width + x : 0;
+  });
+  const auto stage = [&](unsigned char* to) {
+    const int channels = min(a.source_channels - channel, a.slots);
+    stage_weights<Lanes>(a, reinterpret_cast<T*>(to + a.weight_offset), weight, channels, lane);
+    A* const window = reinterpret_cast<A*>(to);
+    if constexpr (kImage) {
+      stage_images<Lanes, tile_of(TileAt).pixels()>(a, window, source, channels, lane);
+    } else if constexpr (kKnown) {
+      pieces.stage(a, window, source, channels);
+    } else {
+      stage_any_window<Lanes>(a, window, source, channels, row, column, lane);
+    }
+    source += step * a.source_plane;
+    weight += static_cast<int64_t>(step) * a.weight_elements;
+  };
+
+  A sum[kTile.sums()];
+  CONVX_UNROLL
+  for (int i = 0; i < kTile.sums(); ++i) sum[i] = A(0);
+  int remaining = (a.source_channels - channel + step - 1) / step;  // stages of this warp; none if negative
+  int fill = 0, use = 0;                                            // slots of the ring, in bytes
+  const int ring_bytes = kStages * a.stage_bytes;
+  CONVX_NO_UNROLL
+  for (int ahead = 1; ahead < kStages; ++ahead) {
+    if (channel < a.source_channels) stage(ring + fill);
+    channel += step;
+    commit_copies();
+    fill += a.stage_bytes;
+  }
+  CONVX_NO_UNROLL
+  for (; remaining > 0; --remaining) {
+    wait_copies<kStages - 2>();
+    warp_barrier<Lanes>();  // the stage has come, and the one before has been used by all lanes
+    if (channel < a.source_channels) stage(ring + fill);
+    channel += step;
+    commit_copies();
+    fill = fill + a.stage_bytes == ring_bytes ? 0 : fill + a.stage_bytes;
+    const A* window = reinterpret_cast<const A*>(ring + use) + slot * a.channel_stride;
+    const T* taps = reinterpret_cast<const T*>(ring + use + a.weight_offset) + slot * a.weight_elements +
+                    filters * kTile.filters;
+    if constexpr (kKnown) {
+      add_filter<TileAt>(sum, window, taps, a.block_channels);
+    } else if constexpr (kTile.any()) {
+      add_taps<TileAt>(a, sum, window, taps);
+    } else {
+      add_filter_rows<TileAt>(sum, window, taps, a.block_channels, a.filter_height);
+    }
+    use = use + a.stage_bytes == ring_bytes ? 0 : use + a.stage_bytes;
+  }
+  wait_copies<0>();
+  block_barrier();  // the sums take the place of all warps' rings
+  A* const sums = reinterpret_cast<A*>(shared);
+  write_totals<Lanes, 1>(sum, slot, a.slots, 0, kTile.sums(),
+                         sums + (warp * a.block_channels + filters * kTile.filters) * kTile.pixels());
+  block_barrier();
+  write_back<TileAt>(a, place, sums);
+}
+
+// The second step of a split: the splits' sums in order, then the epilogue.
+constexpr int kFinishThreads = 128;
+
+template <class T>
+CONVX_KERNEL(kFinishThreads, 1)
+hntmp_finish_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t results, int splits,
+                    FastDivide plane, FastDivide channels, Activation activation) {
+  const uint32_t i = blockIdx.x * kFinishThreads + threadIdx.x;
+  if (i >= results) return;
+  Accumulator<T> total = partial[i];
+  for (int split = 1; split < splits; ++split) total += partial[split * results + i];
+  if (bias != nullptr) total += widen(bias[channels.remainder(plane.quotient(i))]);
+  result[i] = narrow<T>(activate(total, activation));
+}
+
+}  // namespace convx::hntmp

@@ -1,0 +1,31 @@
+#include "methods/filters/crsk.cuh"
+#include "methods/hntmp/hntmp.h"
+
+namespace convx::hntmp {
+
+template <class T>
+void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
+extern template void launch_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<double>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+
+void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  switch (problem.dtype) {
+    case DType::float32:
+      return launch_typed<float>(plan, problem, pointers, stream);
+    case DType::float64:
+      return launch_typed<double>(plan, problem, pointers, stream);
+    case DType::float16:
+      return launch_typed<float16>(plan, problem, pointers, stream);
+    case DType::bfloat16:
+      return launch_typed<bfloat16>(plan, problem, pointers, stream);
+  }
+}
+
+void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     Stream stream) {
+  filters::pack_crsk_gpu(problem, plan["block_channels"], weight, packed, stream);
+}
+
+}  // namespace convx::hntmp

@@ -1,0 +1,129 @@
+// Which tiles a problem can use on a GPU, how channels are shared out, and what that should cost.
+#include <algorithm>
+#include <cmath>
+
+#include "methods/filters/crsk.h"
+#include "methods/hntmp/candidates.h"
+#include "methods/hntmp/cost.h"
+#include "methods/hntmp/geometry.h"
+
+namespace convx::hntmp {
+namespace {
+
+constexpr int64_t kLimit = int64_t{1} << 31;  // of a block's 32-bit offsets, and of the number of blocks
+constexpr int64_t kLargestFilter = 7;
+
+bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
+  if (!has_dtype(index, problem.dtype)) return false;
+  const Tile tile = tile_of(index);
+  if (tile.any()) return true;
+  if (s.dilation_h != 1 || s.dilation_w != 1) return false;
+  if (s.stride_h != tile.stride || s.stride_w != tile.stride || s.filter_width != tile.filter_width)
+    return false;
+  if (tile.filter_height != 0 && s.filter_height != tile.filter_height) return false;
+  if (tile.staging == Staging::window) return true;
+  // Only the padding around the very columns that there are is left out.
+  const bool same_width = s.source_width == tile.width && s.result_width == tile.width && s.left == 1;
+  if (tile.staging == Staging::rows) return same_width && s.top == 1;
+  return same_width && s.top == 1 && s.source_height == tile.height && s.result_height == tile.height &&
+         s.source_channels * tile.pixels() % 4 == 0;  // 16-byte pieces from any image on
+}
+
+// Shared memory, offsets, and no lanes without filters where fewer would do.
+bool is_possible(const Geometry& g, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device) {
+  if (g.block_channels() * element_size(problem.dtype) < 16) return false;  // pieces of filters
+  if (g.lane_filters > 2 && g.block_channels() / 2 >= s.result_channels) return false;
+  if (g.warps > 1 && g.warps / 2 * g.splits >= g.channel_groups) return false;
+  if (g.splits > 1 && (g.splits * g.warps > g.channel_groups || problem.output_elements() >= kLimit ||
+                       problem.input_elements() >= kLimit)) {
+    return false;
+  }
+  return g.shared_bytes <= device.shared_bytes_per_block && g.blocks < kLimit;
+}
+
+Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem,
+             const DeviceTraits& device) {
+  Plan plan;
+  plan.candidate = std::string(g.tile.candidate) + (g.splits > 1 ? "_split" : "");
+  plan.kernel = index;
+  plan.tiling = {{"lanes", g.lanes},          {"lane_filters", g.lane_filters},
+                 {"filters", g.tile.filters}, {"rows", g.tile.height},
+                 {"columns", g.tile.width},   {"warps", g.warps},
+                 {"splits", g.splits},        {"block_channels", g.block_channels()}};
+  if (g.splits > 1) {
+    const int64_t results = s.batch * s.groups * s.result_channels * s.result_height * s.result_width;
+    plan.workspace_bytes = g.splits * results * (problem.dtype == DType::float64 ? 8 : 4);
+  }
+  plan.packing = filters::crsk_name(problem, g.block_channels());
+  plan.packed_weight_bytes = filters::crsk_bytes(problem, g.block_channels());
+  plan.predicted_us = predicted_us(g, s, problem, device);
+  return plan;
+}
+
+// The expected fastest few of what differs in nothing but the sharing out.
+void append_best(std::vector<Plan>& plans, std::vector<Plan> some, size_t most) {
+  std::stable_sort(some.begin(), some.end(),
+                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  if (some.size() > most) some.resize(most);
+  plans.insert(plans.end(), some.begin(), some.end());
+}
+
+void append_tile(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
+                 std::vector<Plan>& plans) {
+  std::vector<Plan> whole, split;
+  for (int64_t lane_filters = 2; lane_filters <= device.lanes / 2; lane_filters *= 2) {
+    for (int64_t warps = 1; warps * device.lanes <= kMostThreads; warps *= 2) {
+      for (int64_t splits = 1; splits <= 8; splits *= 2) {
+        const Geometry g = geometry_of(s, index, problem.dtype, device.lanes, lane_filters, warps, splits);
+        if (!is_possible(g, s, problem, device)) continue;
+        // More blocks than the device holds at once have nothing to gain from a split.
+        if (splits > 1 && g.blocks / splits >= 2 * device.multiprocessors) continue;
+        (splits > 1 ? split : whole).push_back(plan_of(g, index, s, problem, device));
+      }
+    }
+  }
+  append_best(plans, std::move(whole), 3);
+  append_best(plans, std::move(split), 1);
+}
+
+}  // namespace
+
+Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (problem.layout != Layout::nchw) {
+    return Support::no("its GPU kernels stage planes, so they need the layout nchw");
+  }
+  if (problem.filter_height > kLargestFilter || problem.filter_width > kLargestFilter) {
+    return Support::no("its GPU kernels need filters of up to 7x7, not " +
+                       std::to_string(problem.filter_height) + "x" + std::to_string(problem.filter_width));
+  }
+  const Sweep s = gpu_sweep_of(problem);
+  for (const int64_t size : {s.source_height, s.source_width, s.result_height, s.result_width, s.stride_h,
+                             s.stride_w, s.dilation_h, s.dilation_w, std::abs(s.top), std::abs(s.left)}) {
+    if (size >= kLimit / 128) return Support::no("its GPU kernels need sizes below 2^24");
+  }
+  if (s.source_height * s.source_width >= kLimit || s.result_height * s.result_width >= kLimit) {
+    return Support::no("its GPU kernels need planes of fewer than 2^31 elements");
+  }
+  if (s.source_channels >= kLimit / 1024 || s.result_channels >= kLimit / 1024 || s.groups >= kLimit / 1024) {
+    return Support::no("its GPU kernels need fewer than 2^21 channels");
+  }
+  if (gpu_candidates(problem, device).empty()) {
+    return Support::no("its GPU kernels need a dilated filter's window within shared memory (" +
+                       std::to_string(device.shared_bytes_per_block) + " bytes) and fewer than 2^31 blocks");
+  }
+  return Support::yes();
+}
+
+std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  const Sweep sweep = gpu_sweep_of(problem);
+  std::vector<Plan> plans;
+  for (int index = 0; index < kTiles; ++index) {
+    if (!fits_tile(index, sweep, problem)) continue;
+    // The general kernel is for what no other can do.
+    if (tile_of(index).any() && !plans.empty()) continue;
+    append_tile(index, sweep, problem, device, plans);
+  }
+  return plans;
+}
+
+}  // namespace convx::hntmp
