@@ -25,6 +25,8 @@ SIMT = Path("tests/simt")
 METHODS = Path("csrc/methods")
 FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
+# Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
+MORE_DRIVERS = {"filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp")}
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/simt"]
 SANITIZERS = "-fsanitize=address,undefined"
@@ -72,10 +74,11 @@ class Programs:
         if name == PLANTED:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
         else:
-            whole = name in methods()
-            folder = (METHODS if whole else FAMILIES) / name
-            tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={name}"
-            objects = self._objects([SIMT / "driver.cpp"], ["-O1", tested], f"_{name}")
+            method, driver = MORE_DRIVERS.get(name, (name, SIMT / "driver.cpp"))
+            whole = method in methods()
+            folder = (METHODS if whole else FAMILIES) / method
+            tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
+            objects = self._objects([driver], ["-O1", tested], f"_{name}")
             objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
             objects += self._objects(glob(f"{folder}/**/plan*.cpp") + glob(f"{folder}/**/gpu.cpp"), ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])

@@ -45,25 +45,15 @@ int64_t filter_element_size(ImageType dtype);  // bytes of an element of filters
 
 // The element that a border has at `index` of an axis of `size` elements; -1 for zero. Indices may lie
 // any number of sizes outside.
-inline int64_t border_index(int64_t index, int64_t size, Border border) {
+template <class Int>
+constexpr Int border_index(Int index, Int size, Border border) {
   if (index >= 0 && index < size) return index;
-  switch (border) {
-    case Border::zero:
-      return -1;
-    case Border::replicate:
-      return index < 0 ? 0 : size - 1;
-    case Border::reflect: {
-      if (size == 1) return 0;
-      const int64_t period = 2 * (size - 1), rest = index % period;
-      const int64_t place = rest < 0 ? rest + period : rest;
-      return place < size ? place : period - place;
-    }
-    case Border::wrap: {
-      const int64_t rest = index % size;
-      return rest < 0 ? rest + size : rest;
-    }
-  }
-  return -1;
+  if (border == Border::zero) return -1;
+  if (border == Border::replicate) return index < 0 ? 0 : size - 1;
+  if (size == 1) return 0;
+  const Int period = border == Border::wrap ? size : 2 * (size - 1);
+  const Int rest = index % period, place = rest < 0 ? rest + period : rest;
+  return place < size ? place : period - place;
 }
 
 const char* to_string(Border value);

@@ -1,0 +1,69 @@
+// From a plan to a launch of the reuse kernel, for one element type.
+#pragma once
+#include "methods/filter2d/reuse/kernel.cuh"
+#include "methods/filter2d/typed.h"
+#include "platform/launch.h"
+
+namespace convx::filter2d::reuse {
+
+template <class T>
+struct Call {
+  Arguments<T> arguments;
+  int64_t lanes;
+  Stream stream;
+};
+
+template <class T, int Filter, bool Columns, int Rows>
+void start(const Call<T>& call) {
+  with_lanes(call.lanes, [&](auto width) {
+    constexpr int kLanes = decltype(width)::value;
+    Grid grid;
+    grid.x = static_cast<uint32_t>(divide_up(call.arguments.units, kThreads / kLanes));
+    launch_kernel(filter_reuse_kernel<kLanes, T, Filter, Columns, Rows>, "filter2d reuse", grid, kThreads, 0,
+                  call.stream, call.arguments);
+  });
+}
+
+template <class T, int Filter>
+void start_form(const Call<T>& call, bool columns, bool rows) {
+  if (columns) return rows ? start<T, Filter, true, kMaxReuseRows>(call) : start<T, Filter, true, 1>(call);
+  return rows ? start<T, Filter, false, kMaxReuseRows>(call) : start<T, Filter, false, 1>(call);
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
+                  Stream stream) {
+  Call<T> call{};
+  call.lanes = plan["lanes"];
+  call.stream = stream;
+  const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
+  const int64_t chunk_rows = plan["chunk_rows"];
+  Arguments<T>& a = call.arguments;
+  a.images = static_cast<const T*>(pointers.images);
+  a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
+  a.bias = static_cast<const FilterElement<T>*>(pointers.bias);
+  a.result = static_cast<T*>(pointers.result);
+  a.height = narrow_int(problem.height), a.width = narrow_int(problem.width);
+  a.out_height = narrow_int(problem.out_height), a.out_width = narrow_int(problem.out_width);
+  a.top = narrow_int(problem.padding_top), a.left = narrow_int(problem.padding_left);
+  a.chunk_rows = narrow_int(chunk_rows);
+  a.filters_count = narrow_int(problem.filters);
+  a.segments = FastDivide(static_cast<uint32_t>(divide_up(problem.out_width, call.lanes)));
+  a.chunks = FastDivide(static_cast<uint32_t>(chunks_of(problem, chunk_rows)));
+  a.units = static_cast<uint32_t>(units_of(problem, chunk_rows, call.lanes));
+  a.border = problem.border, a.activation = problem.activation;
+  const bool columns = plan["columns"] != 0, rows = plan["rows"] > 1;
+  switch (problem.filter_height) {
+    case 3:
+      return start_form<T, 3>(call, columns, rows);
+    case 5:
+      return start_form<T, 5>(call, columns, rows);
+    case 7:
+      return start_form<T, 7>(call, columns, rows);
+    case 9:
+      if constexpr (has_filter(9, sizeof(T))) return start_form<T, 9>(call, columns, rows);
+  }
+  throw std::logic_error("convx: no reuse kernel for " + describe(problem));
+}
+
+}  // namespace convx::filter2d::reuse

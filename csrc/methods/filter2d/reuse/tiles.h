@@ -1,0 +1,22 @@
+// Sizes of the reuse kernel that the planner and the launcher share.
+#pragma once
+#include "methods/filter2d/kernels.h"
+
+namespace convx::filter2d::reuse {
+
+constexpr int kThreads = 128;
+constexpr int kChunkRows = 16;  // result rows of a warp: what a lane's taps are read for
+
+// Square filters that a lane's registers hold; the bytes of 9x9, widened, would not fit beside them.
+constexpr bool has_filter(int64_t side, int64_t pixel_bytes) {
+  return side == 3 || side == 5 || side == 7 || (side == 9 && pixel_bytes != 1);
+}
+
+inline int64_t chunks_of(const FilterProblem& problem, int64_t chunk_rows) {
+  return divide_up(problem.out_height, chunk_rows);
+}
+inline int64_t units_of(const FilterProblem& problem, int64_t chunk_rows, int64_t lanes) {
+  return problem.images * chunks_of(problem, chunk_rows) * divide_up(problem.out_width, lanes);
+}
+
+}  // namespace convx::filter2d::reuse
