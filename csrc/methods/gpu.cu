@@ -2,12 +2,14 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/launchers.h"
+#include "methods/pointwise/pointwise.h"
 
 namespace convx {
 namespace {
 
 const GpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_gpu, nullptr},
+    {&pointwise::method, pointwise::launch_gpu, pointwise::pack_weight_gpu},
 };
 
 }  // namespace

@@ -2,11 +2,12 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/native/native.h"
+#include "methods/pointwise/pointwise.h"
 
 namespace convx {
 
 const std::vector<const Method*>& methods() {
-  static const std::vector<const Method*> table = {&depthwise::method, &native::method};
+  static const std::vector<const Method*> table = {&depthwise::method, &pointwise::method, &native::method};
   return table;
 }
 

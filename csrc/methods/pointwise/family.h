@@ -1,0 +1,28 @@
+// The kernel families of pointwise: each has a folder with its plan (host only), kernel and launcher.
+#pragma once
+#include <vector>
+
+#include "select/launch.h"
+#include "select/method.h"
+
+namespace convx::pointwise {
+
+// Values of Plan::kernel.
+enum Kernel : int {
+  kFma = 0,        // fma/: any dtype and layout, all operations, on the arithmetic units of every GPU
+  kFmaWeight = 1,  // fma/: weight_grad
+  kTensor = 2,     // tensor/: nchw forward and input_grad on matrix units
+};
+
+// Adds every plan that can run the problem, none where the family can't.
+using Append = void(const ConvProblem&, const DeviceTraits&, std::vector<Plan>&);
+Append append_fma, append_fma_weight, append_tensor;
+
+// Launching half, in the GPU library alone.
+using Launch = void(const Plan&, const ConvProblem&, const Pointers&, Stream);
+Launch launch_fma, launch_fma_weight, launch_tensor;
+
+using PackWeight = void(const Plan&, const ConvProblem&, const void* weight, void* packed, Stream);
+PackWeight pack_transposed, pack_fragments;
+
+}  // namespace convx::pointwise

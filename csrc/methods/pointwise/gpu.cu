@@ -1,0 +1,23 @@
+#include <stdexcept>
+
+#include "methods/pointwise/family.h"
+#include "methods/pointwise/pointwise.h"
+
+namespace convx::pointwise {
+
+void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  switch (plan.kernel) {
+    case kFma:
+      return launch_fma(plan, problem, pointers, stream);
+    case kFmaWeight:
+      return launch_fma_weight(plan, problem, pointers, stream);
+  }
+  throw std::logic_error("convx: no pointwise GPU kernel for " + describe(plan));
+}
+
+void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     Stream stream) {
+  pack_transposed(plan, problem, weight, packed, stream);
+}
+
+}  // namespace convx::pointwise

@@ -1,0 +1,47 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "methods/pointwise/family.h"
+#include "methods/pointwise/pointwise.h"
+#include "methods/pointwise/product.h"
+
+namespace convx::pointwise {
+namespace {
+
+constexpr Append* kFamilies[] = {append_fma, append_fma_weight};
+
+Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) return Support::no("it runs on GPUs alone");
+  if (problem.filter_height != 1 || problem.filter_width != 1) {
+    return Support::no("the filter is not 1x1 (" + std::to_string(problem.filter_height) + "x" +
+                       std::to_string(problem.filter_width) + ")");
+  }
+  if (problem.batch == 0) return Support::no("the batch is empty");
+  constexpr int64_t kMost =
+      INT32_MAX - 1024;  // pixels and channels are counted in 32 bits, tiles may pass them
+  const int64_t most = std::max({problem.batch * problem.in_height * problem.in_width,
+                                 problem.batch * problem.out_height * problem.out_width, problem.in_channels,
+                                 problem.out_channels, problem.weight_elements()});
+  if (most > kMost) {
+    return Support::no("batch * height * width, channels and the filters' elements must be below " +
+                       std::to_string(kMost) + ", one is " + std::to_string(most));
+  }
+  return Support::yes();
+}
+
+std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  for (Append* append : kFamilies) append(problem, device, plans);
+  for (Plan& plan : plans) plan.method = &method;
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  return plans;
+}
+
+}  // namespace
+
+const Method method = {"pointwise",
+                       "1x1 filters as a product read in place, tiles for every shape (Liu et al. 2024)",
+                       supports, candidates};
+
+}  // namespace convx::pointwise

@@ -1,0 +1,83 @@
+"""Pointwise kernels as plain C++ under sanitizers, at 32 and 64 lanes, against the float64 reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simt import build as programs
+from simt import covering as problems
+from test_simt import DEVICES, ORDERS, pytestmark, run_all
+
+__all__ = ["pytestmark"]
+
+# Channels and pixels around the tiles' edges; planes that allow pieces of 16 and of 8 bytes and none.
+PRODUCTS: problems.Values = {
+    "dtype": ["float32", "bfloat16", "float16", "float64"],
+    "tf32": [0, 1],
+    "filter": [(1, 1)],
+    "stride": [(1, 1)],
+    "padding": ["none"],
+    "size": [(1, 1), (5, 3), (7, 7), (8, 8), (14, 14), (12, 17), (3, 4), (16, 24)],
+    "channels": [1, 3, 8, 16, 34, 48, 136],
+    "out_channels": [1, 6, 16, 24, 40, 130],
+    "groups": [1, 2],
+    "batch": [1, 2, 5],
+    "epilogue": ["", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"],
+}
+
+# What a 1x1 filter may have beside: strides, and padding, where outputs see nothing but zeros.
+GENERAL: problems.Values = {
+    "dtype": ["float32", "bfloat16", "float64"],
+    "tf32": [0, 1],
+    "filter": [(1, 1)],
+    "stride": [(1, 1), (2, 2), (3, 1), (1, 4)],
+    "padding": ["none", "ragged"],
+    "size": [(1, 1), (5, 7), (14, 14), (9, 16)],
+    "channels": [6, 24, 33],
+    "out_channels": [6, 15, 33],
+    "groups": [1, 3],
+    "batch": [1, 3],
+    "epilogue": ["", "bias", "bias relu6"],
+}
+
+
+@pytest.fixture(scope="session")
+def pointwise() -> Path:
+    """The driver of the whole method."""
+    return programs.build(["pointwise"]) / "pointwise"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("operation", problems.OPERATIONS)
+def test_kernels_are_exact(pointwise: Path, device: str, operation: str) -> None:
+    """Every candidate of every covering problem gives the float64 reference's result."""
+    lines = []
+    for values in (PRODUCTS, GENERAL):
+        for layout in problems.LAYOUTS:
+            rows = problems.covering(values, seed=len(lines))
+            lines += [
+                problems.line(row, operation, layout, device, ORDERS[index % len(ORDERS)])
+                for index, row in enumerate(rows)
+            ]
+    if device != DEVICES[0]:
+        lines = lines[::3]  # most of the kernels are those of the first device
+    output = run_all(pointwise, lines)
+    assert "NONE" not in output
+    assert output.count("\nRUN ") >= 2 * len(lines)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_order_of_threads_does_not_matter(pointwise: Path, device: str) -> None:
+    """One problem of each operation, layout and precision, in every order of lanes, warps and blocks."""
+    row = {"filter": (1, 1), "stride": (1, 1), "padding": "none", "channels": 72, "out_channels": 40}
+    row |= {"batch": 3, "epilogue": "bias"}
+    lines = [
+        problems.line(
+            row | {"size": size, "dtype": dtype, "tf32": tf32}, operation, layout, device, ",".join(ORDERS)
+        )
+        for size, dtype, tf32 in (((7, 7), "float32", 0), ((14, 14), "bfloat16", 0), ((8, 8), "float32", 1))
+        for operation in problems.OPERATIONS
+        for layout in problems.LAYOUTS
+    ]
+    assert "\nRUN " in run_all(pointwise, lines)
