@@ -7,9 +7,9 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
-// A source this large leaves a second-level cache before the next row of tiles reads it; a target stays in a
-// third-level one unless both together are larger, and prefetching what is there costs up to a tenth.
-constexpr int64_t kPrefetchBytes = 1 << 20, kTargetPrefetchBytes = 20 << 20;
+// A source this large leaves a second-level cache before the next row of tiles reads it. Both tensors
+// together may leave a shared third-level one; prefetching a target that is still there costs up to a tenth.
+constexpr int64_t kPrefetchBytes = 1 << 20, kTargetPrefetchBytes = 4 << 20;
 
 // One axis of a tile: target positions it holds, source positions they need, and which tap joins two of them.
 template <int Filter, int Stride, bool Transposed, int Tile>

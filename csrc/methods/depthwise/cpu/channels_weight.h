@@ -168,8 +168,9 @@ struct ChannelWeight {
   int64_t chunks =
       minimum(blocks, maximum(job.slices > 1 ? 1 : job.threads,
                               ceil_divide(blocks * taps * L * static_cast<int64_t>(sizeof(A)), 131072)));
-  int64_t rows_per_piece =
-      maximum(1, 196 / job.target_width);  // some hundred pixels keep their sums in registers
+  // Some hundred pixels keep their sums in registers; pieces alike, since each prefetches the next one.
+  int64_t pieces = ceil_divide(job.target_height, rows_summed_apart(job.target_width, 112));
+  int64_t rows_per_piece = ceil_divide(job.target_height, pieces);
 
   int64_t tasks() const { return job.slices * chunks; }
 
