@@ -5,6 +5,7 @@
 #include "build_information.h"
 #include "python/generator.h"
 #include "select/registry.h"
+#include "select/tuned.h"
 
 namespace py = pybind11;
 using namespace convx;
@@ -173,6 +174,7 @@ void bind_plans(py::module_& module) {
       .def_readonly("packed_weight_bytes", &Plan::packed_weight_bytes)
       .def_readonly("predicted_us", &Plan::predicted_us)
       .def_readonly("source", &Plan::source)
+      .def_property_readonly("name", &name_of)
       .def("describe", [](const Plan& plan) { return describe(plan); })
       .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
   py::class_<Choice>(module, "Choice", "The plan that a call takes, and why.")
@@ -219,5 +221,8 @@ PYBIND11_MODULE(_core, module) {
       py::arg("method"), py::arg("problem"), py::arg("device"));
   module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
   module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));
+  module.def("tuning_key", &tuning_key, py::arg("device"));
+  module.def("remember_tuned", py::overload_cast<const std::string&>(&remember_tuned), py::arg("record"));
+  module.def("forget_tuned", &forget_tuned);
   module.def("build_info", &build_info);
 }

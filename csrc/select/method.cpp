@@ -14,14 +14,18 @@ int64_t Plan::operator[](const char* parameter) const {
                           parameter);
 }
 
-std::string describe(const Plan& plan) {
+std::string name_of(const Plan& plan) {
   std::string text = plan.method == nullptr ? "?" : plan.method->name;
   if (!plan.candidate.empty()) text += "/" + plan.candidate;
   for (const auto& [name, value] : plan.tiling) text += std::string(" ") + name + "=" + std::to_string(value);
+  return text;
+}
+
+std::string describe(const Plan& plan) {
   char prediction[80];
   std::snprintf(prediction, sizeof prediction, ", workspace %lld B, predicted %.1f us, ",
                 static_cast<long long>(plan.workspace_bytes), plan.predicted_us);
-  return text + prediction + plan.source;
+  return name_of(plan) + prediction + plan.source;
 }
 
 }  // namespace convx

@@ -44,6 +44,8 @@ struct Method {
   std::vector<Plan> (*candidates)(const ConvProblem&, const DeviceTraits&);
 };
 
+// "depthwise/strip rows=4 columns=4": what selects this very plan as an algorithm.
+std::string name_of(const Plan& plan);
 std::string describe(
     const Plan& plan);  // "depthwise/strip rows=4 columns=4 …, workspace 0 B, predicted 3.1 us, estimated"
 

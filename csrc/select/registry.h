@@ -19,9 +19,10 @@ struct Choice {
   std::string why;
 };
 
-// algorithm: "auto", a method ("depthwise") or one of its candidates ("depthwise/strip"). auto takes the
-// plan with the least predicted time, native where it wins by more than 2 %. A named one that can't run
-// throws InvalidArgument with the condition that fails and what could run instead.
+// algorithm: "auto", a method ("depthwise"), one of its candidates ("depthwise/strip"), or one plan of those
+// by its name_of ("depthwise/strip rows=4 columns=4"). auto takes what was tuned for this very problem, or
+// else the plan with the least predicted time, native where it wins by more than 2 %. A named one that can't
+// run throws InvalidArgument with the condition that fails and what could run instead.
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);
 
 struct Explanation {

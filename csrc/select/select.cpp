@@ -2,18 +2,23 @@
 
 #include "methods/native/native.h"
 #include "select/registry.h"
+#include "select/tuned.h"
 
 namespace convx {
 namespace {
 
 struct Name {
   std::string method, candidate;  // candidate is empty where the method alone is named
+  bool has_tiling;                // a plan is named, as name_of does
 };
 
 Name split(const std::string& algorithm) {
-  const size_t slash = algorithm.find('/');
-  if (slash == std::string::npos) return {algorithm, ""};
-  return {algorithm.substr(0, slash), algorithm.substr(slash + 1)};
+  const size_t space = algorithm.find(' ');
+  const std::string kernel = algorithm.substr(0, space);
+  const size_t slash = kernel.find('/');
+  const bool has_tiling = space != std::string::npos;
+  if (slash == std::string::npos) return {kernel, "", has_tiling};
+  return {kernel.substr(0, slash), kernel.substr(slash + 1), has_tiling};
 }
 
 const Method* find(const std::string& name) {
@@ -65,15 +70,35 @@ Choice select_named(const ConvProblem& problem, const DeviceTraits& device, cons
   }
   const std::vector<Plan> plans = method.candidates(problem, device);
   for (const Plan& plan : plans) {
-    if (name.candidate.empty() || plan.candidate == name.candidate) {
-      return {plan, true, "named as algorithm '" + algorithm + "'"};
-    }
+    const bool is_meant = name.has_tiling ? name_of(plan) == algorithm
+                                          : name.candidate.empty() || plan.candidate == name.candidate;
+    if (is_meant) return {plan, true, "named as algorithm '" + algorithm + "'"};
   }
   const std::vector<std::string> names = candidate_names(plans);
+  if (name.has_tiling) {
+    throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + name.method +
+                          " has no such tiling for " + describe(problem) + ", on " + device.name +
+                          "; convx.explain lists those it has, and without a tiling the best is taken");
+  }
   throw InvalidArgument(
       "algorithm '" + algorithm + "' can't run this problem: " + name.method + " has no candidate '" +
       name.candidate + "' for " + describe(problem) + ", on " + device.name + "; " +
       (names.empty() ? "it has none: name the method alone" : "what it has: " + join(names)));
+}
+
+// What convx.tune measured; nothing where the method no longer has such a plan.
+std::optional<Choice> select_tuned(const ConvProblem& problem, const DeviceTraits& device) {
+  const std::optional<Tuned> tuned = find_tuned(problem, device);
+  if (!tuned.has_value()) return std::nullopt;
+  const Method* method = find(split(tuned->algorithm).method);
+  if (method == nullptr || !method->supports(problem, device).ok) return std::nullopt;
+  for (Plan& plan : method->candidates(problem, device)) {
+    if (name_of(plan) != tuned->algorithm) continue;
+    plan.predicted_us = tuned->us;
+    plan.source = "tuned";
+    return Choice{std::move(plan), false, "the fastest when convx.tune measured this problem here"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -89,6 +114,7 @@ Choice select(const ConvProblem& problem, const DeviceTraits& device, const std:
   constexpr double kNativeMargin = 1.02;
   check_algorithm(algorithm);
   if (algorithm != "auto") return select_named(problem, device, algorithm);
+  if (std::optional<Choice> tuned = select_tuned(problem, device)) return *std::move(tuned);
   Choice best;
   std::string reasons;
   for (const Method* method : methods()) {
@@ -108,11 +134,14 @@ Choice select(const ConvProblem& problem, const DeviceTraits& device, const std:
 }
 
 std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device) {
-  const Method* chosen = select(problem, device, "auto").plan.method;
+  const Plan chosen = select(problem, device, "auto").plan;
   std::vector<Explanation> rows;
   for (const Method* method : methods()) {
-    Explanation row{method, method->supports(problem, device), {}, method == chosen};
+    Explanation row{method, method->supports(problem, device), {}, method == chosen.method};
     if (row.support.ok) row.plans = method->candidates(problem, device);
+    for (Plan& plan : row.plans) {
+      if (row.chosen && name_of(plan) == name_of(chosen)) plan = chosen;  // with a tuned one's time
+    }
     rows.push_back(std::move(row));
   }
   return rows;

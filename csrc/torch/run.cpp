@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "select/registry.h"
+#include "select/tuned.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -37,15 +38,19 @@ std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTra
                                      const std::string& algorithm) {
   static std::shared_mutex mutex;
   static auto& plans = *new std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash>();
+  static uint64_t plans_generation = 0;  // of the tuned choices that all of them were made with
   Key key = {problem, &device, algorithm};
+  const uint64_t generation = tuned_generation();
   {
     const std::shared_lock<std::shared_mutex> lock(mutex);
-    const auto found = plans.find(key);
+    const auto found = plans_generation == generation ? plans.find(key) : plans.end();
     if (found != plans.end()) return found->second;
   }
   auto plan = std::make_shared<const Plan>(select(problem, device, algorithm).plan);
   const std::unique_lock<std::shared_mutex> lock(mutex);
-  if (plans.size() >= kMostPlans) plans.clear();
+  if (generation < plans_generation) return plan;  // chosen before what another thread has tuned since
+  if (generation > plans_generation || plans.size() >= kMostPlans) plans.clear();
+  plans_generation = generation;
   plans[std::move(key)] = plan;
   return plan;
 }

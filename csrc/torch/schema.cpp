@@ -16,4 +16,10 @@ STABLE_TORCH_LIBRARY(convx, library) {
   library.def(
       "conv2d_weight_grad(Tensor input, Tensor output_grad, SymInt[] weight_size, int[] stride, "
       "int[] padding, int[] dilation, int groups, str algorithm, bool allow_tf32=False) -> Tensor");
+  library.def("filter2d(Tensor images, Tensor filters, str border, str algorithm) -> Tensor");
+  // What convx.tune measured, for each library by itself: see csrc/select/tuned.h.
+  library.def("remember_tuned_cpu(str record) -> ()");
+  library.def("remember_tuned_gpu(str record) -> ()");
+  library.def("forget_tuned_cpu() -> ()");
+  library.def("forget_tuned_gpu() -> ()");
 }
