@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def geomean(values: Iterable[float]) -> float:
 
 @dataclass
 class Summary:
-    """Records of one operation, type, layout and group of cases, together."""
+    """Records that are taken together."""
 
     label: tuple[str, ...]
     count: int
@@ -93,22 +93,26 @@ class Summary:
 
 
 def summarize(records: Iterable[Record]) -> list[Summary]:
+    """One for each operation, precision, layout and group of cases."""
+    return _grouped(records, lambda r: (r["operation"], precision(r), r["layout"], group_of(r)))
+
+
+def overall(records: Iterable[Record]) -> list[Summary]:
+    """One for each operation and precision."""
+    return _grouped(records, lambda r: (r["operation"], precision(r)))
+
+
+def _grouped(records: Iterable[Record], label: Callable[[Record], tuple[str, ...]]) -> list[Summary]:
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.get("chosen_by") == "auto" and "floor_us" in record:
-            names: tuple[str, ...] = (
-                record["operation"],
-                precision(record),
-                record["layout"],
-                group_of(record),
-            )
-            groups.setdefault(names, []).append(record)
+            groups.setdefault(label(record), []).append(record)
     result = []
-    for label, members in groups.items():
+    for name, members in groups.items():
         pairs = [(record, peer[1]) for record in members if (peer := best_peer(record))]
         result.append(
             Summary(
-                label,
+                name,
                 len(members),
                 geomean(record["floor_us"] / record["convx_us"] for record in members),
                 geomean(record["floor_us"] / peer for record, peer in pairs),

@@ -1,4 +1,7 @@
-"""Puts the committed results into README.md: `python -m benchmarks.summary` (--check only compares)."""
+"""Writes the committed results as tables: `python -m benchmarks.summary` (--check only compares).
+
+README.md gets one row per device, suite, operation and type; results/README.md every group of cases.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,76 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import RESULTS, Results, load, summarize
+from benchmarks.results import RESULTS, Results, load, overall, summarize
 
 README = Path(__file__).resolve().parent.parent / "README.md"
+TABLES = RESULTS / "README.md"
 BEGIN, END = "<!-- results: written by python -m benchmarks.summary -->", "<!-- results: end -->"
+_RESULTS_HEAD = f"""# Results
+
+{BEGIN}
+
+All contenders of a record are timed in the same run. *Of the floor*: the least time that the bytes and
+multiply-adds of the layer take on that device, divided by the time taken, geomean over the cases; 1 is as
+fast as the device allows. *Peers' best* is the fastest of torch's ways in the same layout and precision.
+*Slower on*: records on which that wins by more than 2 %. On GPUs operands are cold; on CPUs they are where
+the round before left them, in the caches if they fit, and then a layer can beat the floor of memory.
+"""
 
 
-def tables() -> str:
-    """Markdown of all committed results, GPUs first."""
+def _committed() -> list[tuple[Path, Results]]:
+    """All committed results, GPUs first."""
     paths = sorted(
         (path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("_candidates")),
         key=lambda path: (path.parent.name.startswith("cpu"), path),
     )
-    if not paths:
-        return "No results are committed yet."
-    return "\n\n".join(_section(path, load(path)) for path in paths)
+    return [(path, load(path)) for path in paths]
+
+
+def short() -> str:
+    """README's table."""
+    lines = [
+        "| device | suite | operation | dtype | times faster | slower on |",
+        "|---|---|---|---|---:|---:|",
+    ]
+    calls = []
+    for path, results in _committed():
+        device = results.environment["device"]
+        if results.suite == "host":
+            calls.append(f"What a call costs on the host, {device}:\n\n{_host(results)}")
+            continue
+        link = f"[{results.suite}]({TABLES.relative_to(README.parent)}#{_anchor(path)})"
+        lines += [
+            f"| {device} | {link} | {row.label[0]} | {row.label[1]} | {row.speedup:.2f} "
+            f"| {row.slower} of {row.count} |"
+            for row in overall(results.records.values())
+        ]
+    return "\n".join(lines) + "".join(f"\n\n{text}" for text in calls)
+
+
+def long() -> str:
+    """The text of results/README.md."""
+    return _RESULTS_HEAD + "".join(_section(path, results) for path, results in _committed())
+
+
+def _anchor(path: Path) -> str:
+    return f"{path.parent.name}-{path.stem}"
 
 
 def _section(path: Path, results: Results) -> str:
-    where = path.relative_to(README.parent)
     environment = results.environment
     versions = f"torch {environment['torch']}"
     if environment.get("cudnn"):
         versions += f", cuDNN {environment['cudnn']}"
-    head = f"**{environment['device']}**, {results.suite}, {versions} ([{where}]({where}))\n\n"
-    return head + (_host(results) if results.suite == "host" else _groups(results))
+    where = path.relative_to(RESULTS)
+    head = f'\n<a id="{_anchor(path)}"></a>\n\n## {environment["device"]}: {results.suite}\n\n'
+    body = _host(results) if results.suite == "host" else _groups(results)
+    return f"{head}{versions}, [{where}]({where}), by `{results.command}`\n\n{body}\n"
 
 
 def _groups(results: Results) -> str:
     lines = [
-        "| operation | dtype | layout | cases | of the floor | torch's best | times faster | slower on |",
+        "| operation | dtype | layout | cases | of the floor | peers' best | times faster | slower on |",
         "|---|---|---|---|---:|---:|---:|---:|",
     ]
     for row in summarize(results.records.values()):
@@ -62,20 +105,21 @@ def _host(results: Results) -> str:
 
 
 def updated(text: str) -> str:
-    """README's text with the tables of today's results."""
+    """README's text with the table of today's results."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{short()}\n{END}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    old = README.read_text()
-    new = updated(old)
+    wanted = {README: updated(README.read_text()), TABLES: long()}
     if arguments == ["--check"]:
-        if old != new:
-            print("README.md does not show the committed results: run python -m benchmarks.summary")
-        return int(old != new)
-    README.write_text(new)
+        stale = [path.name for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
+        for name in stale:
+            print(f"{name} does not show the committed results: run python -m benchmarks.summary")
+        return int(bool(stale))
+    for path, text in wanted.items():
+        path.write_text(text)
     return 0
 
 
