@@ -110,6 +110,15 @@ def _print(results: list[NetworkResult]) -> None:
         for layout, (native, fast) in result.whole_us.items():
             title = f"{result.title}, {layout}, batch {result.batch}"
             print(f"{title:<34}{native / 1e3:12.2f}{fast / 1e3:12.2f}{native / fast:9.2f}")
+    print(f"\n{'each method by name':<34}{'layers':>12}{'native ms':>12}{'with it':>12}{'faster':>9}")
+    for result in results:
+        for each in result.forced:
+            native, forced = each.whole_us
+            counts = f"{each.layers} of {len(result.layers)}"
+            print(
+                f"{result.title + ', ' + each.method:<34}{counts:>12}{native / 1e3:12.2f}{forced / 1e3:12.2f}"
+                f"{native / forced:9.2f}"
+            )
     print(f"\n{'largest error against float64':<34}{'native':>12}{'convx':>12}")
     for result in results:
         verdict = "agree" if result.agrees else "DISAGREE"

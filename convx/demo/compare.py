@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import convx
+from convx.convert import LayerReport
 from convx.demo.timing import compare
 
 Progress = Callable[[str], None]  # called after each unit of work, with what it was
@@ -27,10 +28,21 @@ class LayerResult:
     why: str
     native_us: float
     convx_us: float  # a layer left native is the same code: the same time
+    forced_us: dict[str, float] = field(default_factory=dict)  # by method, those that can run it
 
     @property
     def speedup(self) -> float:
         return self.native_us / self.convx_us
+
+
+@dataclass
+class ForcedResult:
+    """The network with every layer that one method can run converted to it."""
+
+    method: str
+    layers: int
+    whole_us: tuple[float, float]  # native, forced
+    error: float  # against float64
 
 
 @dataclass
@@ -43,11 +55,13 @@ class NetworkResult:
     native_error: float
     convx_error: float
     top_classes: list[tuple[int, float]] = field(default_factory=list)
+    forced: list[ForcedResult] = field(default_factory=list)
 
     @property
     def agrees(self) -> bool:
         """As near to float64 as torch: at most twice its error (or rounding, where torch is nearly exact)."""
-        return self.convx_error <= max(2 * self.native_error, 1e-6)
+        worst = max([self.convx_error, *(each.error for each in self.forced)])
+        return worst <= max(2 * self.native_error, 1e-6)
 
     @property
     def conv_us(self) -> tuple[float, float]:
@@ -57,41 +71,81 @@ class NetworkResult:
 def examine(
     title: str, model: nn.Module, batch: Tensor, layout: str, rounds: int, progress: Progress
 ) -> NetworkResult:
-    """Converts a copy of the model and compares the two on this batch."""
+    """Converts copies of the model, to what convx chooses and to each method by name, and compares."""
     device = batch.device
     native = model.to(device).eval()
-    converted = copy.deepcopy(native)
-    report = convx.convert_(converted, example_input=_in_layout(batch, layout))
+    x = _in_layout(batch, layout)
+    converted, report = _converted(native, "auto", x)
+    forced = {name: _converted(native, name, x) for name in _methods()}
+    forced = {name: each for name, each in forced.items() if each[1].converted}
     with torch.inference_mode():
-        native_error, convx_error, output = _errors(native, converted, _in_layout(batch, layout))
+        exact = copy.deepcopy(native).double()(x.double())
+        output = converted(x)
+        native_error, convx_error = _error(native(x), exact), _error(output, exact)
         progress("agreement")
-        inputs = _layer_inputs(native, _in_layout(batch, layout))
+        inputs = _layer_inputs(native, x)
         rows = {name: row for row in report.rows for name in row.name.split(", ")}
         layers = []
-        for name, x in inputs.items():
-            layer, new, row = native.get_submodule(name), converted.get_submodule(name), rows[name]
-            contenders = [partial(layer, x), partial(new, x)] if row.converted else [partial(layer, x)]
-            times = compare(contenders, device, rounds)
-            method, why = _choice(new, x) if row.converted else ("native", row.reason)
-            shape = "x".join(map(str, x.shape))
-            layers.append(
-                LayerResult(name, _describe(layer), shape, row.converted, method, why, times[0], times[-1])
-            )
+        for name, given in inputs.items():
+            result = _layer(name, native, converted, forced, given, rows[name], rounds)
+            layers.append(result)
             progress(name)
         whole = {}
         for each in LAYOUTS:
-            x = _in_layout(batch, each)
-            native_us, convx_us = compare([partial(native, x), partial(converted, x)], device, rounds, 20000)
+            y = _in_layout(batch, each)
+            native_us, convx_us = compare([partial(native, y), partial(converted, y)], device, rounds, 20000)
             whole[each] = (native_us, convx_us)
             progress(f"whole network, {each}")
-    probability, index = output[0].softmax(0).topk(3)
+        one_method = []
+        for name, (network, its_report) in forced.items():
+            native_us, forced_us = compare([partial(native, x), partial(network, x)], device, 3, 20000)
+            count = len(its_report.converted)
+            error = _error(network(x), exact)
+            one_method.append(ForcedResult(name, count, (native_us, forced_us), error))
+        progress("each method by name")
+    probability, index = output[0].float().softmax(0).topk(3)
     top = list(zip(index.tolist(), probability.tolist(), strict=True))
-    return NetworkResult(title, len(batch), layout, layers, whole, native_error, convx_error, top)
+    return NetworkResult(title, len(batch), layout, layers, whole, native_error, convx_error, top, one_method)
+
+
+def _methods() -> list[str]:
+    return [row["name"] for row in convx.methods() if row["name"] != "native"]
+
+
+def _converted(model: nn.Module, algorithm: str, x: Tensor) -> tuple[nn.Module, convx.ConversionReport]:
+    """A converted copy of the model, and what became of its layers."""
+    network = copy.deepcopy(model)
+    return network, convx.convert_(network, algorithm=algorithm, example_input=x)
+
+
+def _layer(
+    name: str,
+    native: nn.Module,
+    converted: nn.Module,
+    forced: dict[str, tuple[nn.Module, convx.ConversionReport]],
+    x: Tensor,
+    row: LayerReport,
+    rounds: int,
+) -> LayerResult:
+    """Times one layer on its own input: native, as convx chooses, and by every method that can run it."""
+    layer, chosen = native.get_submodule(name), converted.get_submodule(name)
+    calls = {"native": partial(layer, x)}
+    if row.converted:
+        calls["auto"] = partial(chosen, x)
+    for method, (network, report) in forced.items():
+        if any(name in each.name.split(", ") for each in report.converted):
+            calls[method] = partial(network.get_submodule(name), x)
+    times = dict(zip(calls, compare(list(calls.values()), x.device, rounds), strict=True))
+    native_us = times.pop("native")
+    convx_us = times.pop("auto", native_us)
+    method, why = _choice(chosen, x) if row.converted else ("native", row.reason)
+    shape = "x".join(map(str, x.shape))
+    return LayerResult(name, _describe(layer), shape, row.converted, method, why, native_us, convx_us, times)
 
 
 def steps(model: nn.Module) -> int:
     """How often examine() will report progress."""
-    return 1 + len(_convolutions(model)) + len(LAYOUTS)
+    return 2 + len(_convolutions(model)) + len(LAYOUTS)
 
 
 def _in_layout(batch: Tensor, layout: str) -> Tensor:
@@ -99,16 +153,9 @@ def _in_layout(batch: Tensor, layout: str) -> Tensor:
     return batch.contiguous(memory_format=wanted)
 
 
-def _errors(native: nn.Module, converted: nn.Module, batch: Tensor) -> tuple[float, float, Tensor]:
-    """Largest errors against the same network in float64, relative to its largest output."""
-    exact = copy.deepcopy(native).double()(batch.double())
-    scale = exact.abs().max()
-    output = converted(batch)
-
-    def error(result: Tensor) -> float:
-        return float((result.double() - exact).abs().max() / scale)
-
-    return error(native(batch)), error(output), output.float()
+def _error(result: Tensor, exact: Tensor) -> float:
+    """The largest error, relative to the largest output in float64."""
+    return float((result.double() - exact).abs().max() / exact.abs().max())
 
 
 def _convolutions(model: nn.Module) -> dict[str, nn.Conv2d]:

@@ -69,11 +69,13 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
     head = ("Layer", "What it is", "Input", "Method", "Why")
     note = "" if converted else "<p>No layer was converted: both are the same code, and differ by noise.</p>"
     header = "".join(f"<th>{text}</th>" for text in head)
-    header += _numbers(("native us", "convx us", "faster"), "th")
+    methods = [each.method for each in result.forced]
+    header += _numbers(("native us", "convx us", "faster", *(f"{name} us" for name in methods)), "th")
     body = ""
     for layer in result.layers:
         converted_cells = [f"{layer.convx_us:.1f}", f"{layer.speedup:.2f}"] if layer.converted else ["", ""]
-        times = [f"{layer.native_us:.1f}", *converted_cells]
+        forced = [f"{layer.forced_us[name]:.1f}" if name in layer.forced_us else "" for name in methods]
+        times = [f"{layer.native_us:.1f}", *converted_cells, *forced]
         texts = [f"<code>{layer.name}</code>", layer.what, layer.shape, layer.method, html.escape(layer.why)]
         body += f'<tr class="{"" if layer.converted else "left"}">'
         body += "".join(f"<td>{text}</td>" for text in texts) + _numbers(times) + "</tr>"
@@ -83,10 +85,31 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
         f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>{note}"
         f"{_image(layers, 'time of every convolution')}"
         f"{_image(speedups, 'speed-up of converted layers') if speedups else ''}"
+        f"{_forced(result)}"
         f"<div class='scroll'><table><tr>{header}</tr>{body}</table></div>"
         f"{f'<p>Likeliest classes of the photo: {likely}.</p>' if likely else ''}"
         "</section>"
     )
+
+
+def _forced(result: NetworkResult) -> str:
+    """The network with every layer that a method can run given to it."""
+    rows = ""
+    for each in result.forced:
+        native, forced = each.whole_us
+        cells = [
+            f"{each.layers} of {len(result.layers)}",
+            f"{native / 1e3:.2f} ms",
+            f"{forced / 1e3:.2f} ms",
+            f"{native / forced:.2f}",
+            f"{each.error:.1e}",
+        ]
+        rows += f"<tr><td><code>algorithm={each.method!r}</code></td>{_numbers(cells)}</tr>"
+    head = _numbers(
+        ("layers it can run", "whole network native", "with it", "times faster", "error against float64"),
+        "th",
+    )
+    return f"<h3>Each method by name</h3><table><tr><th>convx.convert_ with</th>{head}</tr>{rows}</table>"
 
 
 def _facts(facts: dict[str, str]) -> str:

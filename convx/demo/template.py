@@ -16,6 +16,7 @@ header {{ display: flex; gap: 24px; align-items: center; margin-bottom: 18px; }}
 header img {{ height: 150px; border-radius: 10px; }}
 h1 {{ margin: 0 0 6px; font-size: 27px; }}
 h2 {{ margin: 0 0 12px; font-size: 20px; }}
+h3 {{ margin: 18px 0 6px; font-size: 15px; }}
 p {{ margin: 6px 0; max-width: 78ch; }}
 section {{
   background: #fff; border: 1px solid #e5e7eb; border-radius: 12px;
