@@ -6,25 +6,37 @@
 namespace convx::native {
 namespace {
 
-// Time of torch's convolution as a multiple of the time its bytes take, plus what a call costs.
+// Time of torch's convolution as multiples of the times that its bytes and its arithmetic take, the greater
+// of them plus what a call costs.
 struct Cost {
-  double multiple, call_us;
+  double bytes, flops, call_us;
 };
 
-// Depthwise layers on CPU, geomeans over MobileNet-like layers (two AVX-512 cores, torch 2.13). float64 and
-// float16 run im2col and a product per group there, tens of times slower.
+// Depthwise layers on CPU, over MobileNet-like layers and filters up to 11x11, strided and dilated (two
+// AVX-512 cores, torch 2.13). Tens of times slower than the rest: float64 and float16, the weight gradient
+// beyond 3x3, gradients with a dilation, bfloat16's input gradient with a stride.
 Cost depthwise_cpu(const ConvProblem& problem) {
-  const bool channels_last = problem.layout == Layout::nhwc;
+  const bool channels_last = problem.layout == Layout::nhwc, brain = problem.dtype == DType::bfloat16;
+  const bool strided = problem.stride_h > 1 || problem.stride_w > 1;
+  const bool dilated = problem.dilation_h > 1 || problem.dilation_w > 1;
   const double slow = problem.dtype == DType::float64 || problem.dtype == DType::float16 ? 20 : 1;
   switch (problem.operation) {
     case Operation::forward:
-      return channels_last ? Cost{1.8 * slow, 30} : Cost{4.3 * slow, 50};
+      if (!channels_last) return {4.3 * slow, 3.3, 50};
+      return brain ? Cost{strided ? 0.9 : 1.4, 0.9, 50} : Cost{1.8 * slow, 1.1, 38};
     case Operation::input_grad:
-      return channels_last ? Cost{5.0 * slow, 50} : Cost{6.0 * slow, 55};
+      if (dilated) return {(channels_last ? 20 : 60) * slow, channels_last ? 15.0 : 45.0, 50};
+      if (strided && brain) return {40, 40, 50};
+      if (!channels_last) return {6 * slow, strided ? 15.0 : 3.3, 55};
+      return {(brain ? 1.9 : 5) * slow, 1.2, 50};
     case Operation::weight_grad:
-      return channels_last ? Cost{10.0 * slow, 50} : Cost{12.5 * slow, 50};
+      if (dilated || problem.filter_height * problem.filter_width > 9) {
+        return {10 * slow, channels_last ? 12.0 : 35.0, 50};
+      }
+      if (!channels_last) return {8 * slow, 3, 50};
+      return {(brain ? 1.6 : 3.2) * slow, 1.2, 50};
   }
-  return {4.3, 50};
+  return {4.3, 3.3, 50};
 }
 
 // Depthwise layers on an H200 (torch 2.11, the better of native and cuDNN), batch 512, 3x3 and 5x5; other
@@ -44,7 +56,7 @@ Cost depthwise_gpu(const ConvProblem& problem) {
   const double multiple = pair.filter_3x3 + (pair.filter_5x5 - pair.filter_3x3) * (taps - 9) / 16;
   // float64 has no kernel of its own for channels_last: it is as slow as the plain layout, and converted.
   const double slow = problem.dtype == DType::float64 ? 3 : 1;
-  return {std::max(multiple, 1.5) * slow, 2.5};
+  return {std::max(multiple, 1.5) * slow, 1, 2.5};
 }
 
 double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
@@ -53,10 +65,10 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
   if (cpu && element_size(problem.dtype) == 2) bytes_us *= 2;
   const double flops_us = problem.flops() / (device.fp32_TFLOPs * 1e6);
-  Cost cost = cpu ? Cost{1.5, 20} : Cost{1.5, 2.5};
-  if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
   // Dense convolutions reach about half of the arithmetic rate; depthwise ones are bound by memory.
-  return std::max(bytes_us * cost.multiple, flops_us * (problem.is_depthwise() ? 1 : 2)) + cost.call_us;
+  Cost cost = cpu ? Cost{1.5, 2, 20} : Cost{1.5, 2, 2.5};
+  if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
+  return std::max(bytes_us * cost.bytes, flops_us * cost.flops) + cost.call_us;
 }
 
 // A pass of its own over the output.

@@ -67,12 +67,28 @@ int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& devic
 struct Efficiency {
   double bandwidth, arithmetic;
 };
-Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
-  if (algorithm == Algorithm::general) return {0.15, 0.08};
-  if (problem.dtype != DType::float32 && problem.layout == Layout::nhwc) {
-    return algorithm == Algorithm::rows ? Efficiency{0.3, 0.6} : Efficiency{0.2, 0.5};
+
+// Every tap loads its pixel again, so that 16-bit formats take the time of float. Lanes along columns gather
+// one by one where there is a stride.
+Efficiency general_efficiency(const ConvProblem& problem, const DeviceTraits& device) {
+  const double wide = problem.dtype == DType::float64 ? 0.5 : 1,
+               narrow = element_size(problem.dtype) == 2 ? 0.45 : 1;
+  const bool weight_grad = problem.operation == Operation::weight_grad;
+  if (problem.layout == Layout::nhwc && lanes_fit_channels(problem, device)) {
+    return {(weight_grad ? 0.25 : 0.5) * narrow, 0.35 * wide};
   }
-  if (problem.layout == Layout::nhwc) return {0.6, 0.9};
+  if (weight_grad) return {0.2 * narrow, 0.4 * wide};
+  if (problem.stride_w > 1) return {0.045 * narrow, 0.08 * wide};
+  return {0.11 * narrow, 0.25 * wide};
+}
+
+Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+  if (algorithm == Algorithm::general) return general_efficiency(problem, device);
+  if (problem.dtype != DType::float32 && problem.layout == Layout::nhwc) {
+    if (algorithm == Algorithm::blocked) return {0.2, 0.5};
+    return {problem.stride_w == 1 ? 0.23 : 0.42, 0.95};  // a stride leaves less to narrow
+  }
+  if (problem.layout == Layout::nhwc) return {0.6, 1.2};
   // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
   // other.
   if (algorithm == Algorithm::rows) {
