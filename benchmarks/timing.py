@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import statistics
 import time
@@ -13,6 +14,8 @@ from torch import Tensor
 Call = Callable[[int], Tensor]  # the argument picks one of the rotated operand sets
 _LONG_US = 5000  # a call this long is measured by itself, in few rounds
 _LONG_ROUNDS = 3
+# glibc's mallopt: what to set, and to how many bytes.
+_MALLOC_OPTIONS = {"trim_threshold": (-1, 2**31 - 1), "top_pad": (-2, 2**29), "mmap_threshold": (-3, 2**25)}
 
 
 def measure(
@@ -39,8 +42,18 @@ def measure(
     return {name: statistics.median(values) for name, values in samples.items()}, failures
 
 
+def _keep_freed_memory() -> None:
+    """Lets large results reuse memory: page faults take longer than a convolution does, and whether the
+    allocator maps a result anew depends on what was freed before, not on who computes it."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc alone
+    if mallopt is not None:
+        for option, value in _MALLOC_OPTIONS.values():
+            mallopt(option, value)
+
+
 def _prepare_cpu(call: Call, sets: int) -> tuple[Callable[[], float], float]:
     round_us = 3000
+    _keep_freed_memory()
 
     def run(repeats: int) -> float:
         begin = time.perf_counter()
