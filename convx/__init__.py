@@ -14,18 +14,24 @@ from __future__ import annotations
 from convx import _libraries, functional, nn
 from convx.convert import ConversionReport, convert_, revert_
 from convx.explain import Explanation, explain
+from convx.tune import TuningReport, tune
+from convx.tune.records import load as _load_records
 
 __version__ = "0.1.0"
 __all__ = [
     "ConversionReport",
     "Explanation",
+    "TuningReport",
     "convert_",
     "explain",
     "functional",
     "methods",
     "nn",
     "revert_",
+    "tune",
 ]
+
+_load_records()
 
 
 def methods() -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""`python -m convx info` and `python -m convx demo`."""
+"""`python -m convx info`, `python -m convx demo` and `python -m convx tune`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 _USAGE = """usage: python -m convx <command>
 
   info    versions, build, libraries, devices, and what each method can run
-  demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)"""
+  demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)
+  tune    measures every way to run a model's convolutions here, and records the fastest (tune --help)"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,6 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
         from convx.demo import main as demo
 
         return demo(rest)
+    if command == "tune":
+        from convx.tune.cli import main as tune
+
+        return tune(rest)
     asks_for_help = command in ("-h", "--help", "help")
     print(_USAGE, file=sys.stdout if asks_for_help else sys.stderr)
     return 0 if asks_for_help else 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,10 @@ import torch
 
 # benchmarks/ and build_tools/ are not installed. Last, so that the source tree hides no installed convx.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+# Read when convx is imported: tuning records of whoever runs the tests would change what auto takes.
+_cache = tempfile.TemporaryDirectory(prefix="convx-tests-")
+os.environ["CONVX_CACHE_DIR"] = _cache.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,82 @@
+"""A problem's operands, and the calls that run it by each plan."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convx import ops
+from convx.tune.profiler import Call
+
+_DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+_MOST_SETS = 32
+_MOST_BYTES = 1 << 30  # of all sets together
+
+
+class Operands:
+    """Random tensors for a _core.Problem, in as many sets as it takes to keep the device's cache cold."""
+
+    def __init__(self, problem: Any, device: torch.device) -> None:
+        self.problem = problem
+        cache = _cache_bytes(device)
+        wanted = 1 + math.ceil(2 * cache / problem.bytes)
+        self.sets = max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // problem.bytes)))
+        per_group = problem.in_channels // problem.groups
+        self.input_size = (problem.batch, problem.in_channels, problem.in_height, problem.in_width)
+        self.output_size = (problem.batch, problem.out_channels, problem.out_height, problem.out_width)
+        self.weight_size = (problem.out_channels, per_group, problem.filter_height, problem.filter_width)
+        generator = torch.Generator(device).manual_seed(0)
+
+        def image(size: tuple[int, ...]) -> Tensor:
+            values = torch.randn(size, dtype=_DTYPES[problem.dtype], device=device, generator=generator)
+            last = problem.layout == "channels_last"
+            return values.to(memory_format=torch.channels_last) if last else values
+
+        taps = per_group * problem.filter_height * problem.filter_width
+        weight = torch.randn(
+            self.weight_size, dtype=_DTYPES[problem.dtype], device=device, generator=generator
+        )
+        self.weight = weight / math.sqrt(taps)
+        self.bias = torch.zeros(problem.out_channels, dtype=weight.dtype, device=device)
+        forward = problem.operation != "input_grad"
+        backward = problem.operation != "forward"
+        self.inputs = [image(self.input_size) for _ in range(self.sets if forward else 0)]
+        self.output_grads = [image(self.output_size) for _ in range(self.sets if backward else 0)]
+
+    def call(self, algorithm: str) -> Call:
+        """Runs the problem by one plan on the set of that index, with filters packed beforehand."""
+        p = self.problem
+        geometry = (list(p.stride), list(p.padding), list(p.dilation), p.groups)
+        if p.operation == "input_grad":
+            return lambda index: ops.conv2d_input_grad(
+                self.output_grads[index], self.weight, self.input_size, *geometry, algorithm, p.allow_tf32
+            )
+        if p.operation == "weight_grad":
+            return lambda index: ops.conv2d_weight_grad(
+                self.inputs[index],
+                self.output_grads[index],
+                self.weight_size,
+                *geometry,
+                algorithm,
+                p.allow_tf32,
+            )
+        rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.allow_tf32)
+        packed: Tensor | None = ops.pack_weight(self.inputs[0], *rest)
+        if packed is not None and packed.numel() == 0:
+            packed = None
+        return lambda index: ops.conv2d(self.inputs[index], *rest, packed)
+
+
+def _cache_bytes(device: torch.device) -> int:
+    """What has to be replaced for operands to be cold."""
+    if device.type == "cuda":
+        return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 << 20))
+    return 8 << 20  # a few cores' private caches; a shared one is rarely one process's alone

@@ -1,0 +1,158 @@
+"""Times of several contenders, in turns, with those that can't win stopped early."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Call = Callable[[int], Any]
+"""A contender: runs once on one of the rotated sets of operands, and returns its result."""
+
+_LONG_US = 5000.0  # a call this long is measured by itself
+
+
+@dataclass
+class Timing:
+    """One contender's samples, in microseconds."""
+
+    samples: list[float] = field(default_factory=list)
+    stopped: bool = False
+    """It was so far behind that it was measured no further."""
+    failure: str = ""
+
+    @property
+    def us(self) -> float:
+        return statistics.median(self.samples) if self.samples else math.inf
+
+
+def allowance(round: int) -> float:
+    """How far behind the leader's median a contender's best sample may be after so many rounds.
+
+    A first sample may be off by much (clocks, caches, other processes), the best of several hardly: 16, 2.9,
+    1.6, 1.2, 1.1, ...
+    """
+    return 1 + 15 / round**3
+
+
+def profile(
+    contenders: dict[str, Call],
+    device: torch.device,
+    sets: int,
+    rounds: int = 7,
+    advance: Callable[[], None] = lambda: None,
+    sampler: Callable[[Call, int, torch.device], Callable[[], float]] | None = None,
+) -> dict[str, Timing]:
+    """Median times: every contender is warmed up, then all are sampled in turns.
+
+    Args:
+        sets: how many operand sets the calls rotate over.
+        rounds: samples of each contender that is not stopped.
+        advance: called each time a contender is done with.
+        sampler: makes a contender's timer; by default CUDA graph replays, or loops on the CPU.
+
+    A contender that raises is left out with what it said.
+    """
+    timings = {name: Timing() for name in contenders}
+    timers: dict[str, Callable[[], float]] = {}
+    for name, call in contenders.items():
+        try:
+            timer = (sampler or _sampler(device))(call, sets, device)
+            timings[name].samples.append(timer())
+            timers[name] = timer
+        except Exception as error:  # one that can't run must not keep the others from being measured
+            timings[
+                name
+            ].failure = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            advance()
+    for turn in range(1, rounds + 1):
+        if turn == rounds:
+            break
+        _stop_losers(timings, timers, turn, advance)
+        # Who comes first is who has just been given the processor.
+        for name in list(timers)[:: 1 if turn % 2 else -1]:
+            timings[name].samples.append(timers[name]())
+    for _ in timers:
+        advance()
+    return timings
+
+
+def _stop_losers(
+    timings: dict[str, Timing], timers: dict[str, Callable[[], float]], turn: int, advance: Callable[[], None]
+) -> None:
+    if not timers:
+        return
+    limit = min(timings[name].us for name in timers) * allowance(turn)
+    for name in [name for name in timers if min(timings[name].samples) > limit]:
+        del timers[name]  # with what it holds: graphs keep their results' memory
+        timings[name].stopped = True
+        advance()
+
+
+def fastest(timings: dict[str, Timing]) -> str | None:
+    """The winner among those that were measured to the end; "native" must be ahead by more than 2 %, since a
+    call of convx takes less of the host than one of torch. None where every contender failed."""
+    finished = {name: timing.us for name, timing in timings.items() if not (timing.failure or timing.stopped)}
+    if not finished:
+        return None
+    return min(finished, key=lambda name: finished[name] * (1.02 if name == "native" else 1.0))
+
+
+def _sampler(device: torch.device) -> Callable[[Call, int, torch.device], Callable[[], float]]:
+    return _gpu_timer if device.type == "cuda" else _cpu_timer
+
+
+def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
+    round_us = 2000
+
+    def run(repeats: int) -> float:
+        begin = time.perf_counter()
+        for index in range(repeats):
+            call(index % sets)
+        return (time.perf_counter() - begin) * 1e6 / repeats
+
+    run(1)
+    repeats = max(1, math.ceil(round_us / max(run(1), 1e-3)))
+    return lambda: run(repeats)
+
+
+def _gpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
+    """Replays of a CUDA graph of several launches, one after another over the operand sets."""
+    graph_us = 400
+    with torch.cuda.device(device):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(stream):
+            call(0)
+            begin.record()
+            call(0)
+            end.record()
+        end.synchronize()
+        estimate = max(1.0, begin.elapsed_time(end) * 1e3)
+        launches = max(sets, math.ceil(graph_us / estimate)) if estimate < _LONG_US else 1
+        graph = torch.cuda.CUDAGraph()
+        alive: list[Any] = []  # results rotate too: as many as there are sets stay allocated
+        with torch.cuda.graph(graph):
+            for index in range(launches):
+                result = call(index % sets)
+                if len(alive) < sets:
+                    alive.append(result)
+                else:
+                    alive[index % sets] = result
+        graph.replay()
+
+    def replay(results: Sequence[Any] = alive) -> float:
+        with torch.cuda.device(device):
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3 / launches
+
+    return replay

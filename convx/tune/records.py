@@ -1,0 +1,222 @@
+"""Tuning records: one JSON file for each problem, device and set of versions.
+
+Each is written whole under a name made of what it is for, so that processes which tune at the same time lose
+nothing. A record of another convx, torch, processor or setting is passed over; a damaged one too, with one
+warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from convx import _libraries, _packed
+from convx.tune.folder import cache_folder, warn_once, write_whole
+
+FORMAT = "convx tuning record 1"
+_MOST_RECORDS = 4096  # that are read; the newest
+_MOST_BYTES = 1 << 20  # of one file
+_FIELDS = (
+    *("operation", "dtype", "layout", "activation", "bias", "allow_tf32", "batch", "in_channels"),
+    *("in_height", "in_width", "out_channels", "filter_height", "filter_width", "groups"),
+    *("stride", "dilation", "padding"),
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What convx.tune found for one problem."""
+
+    environment: dict[str, Any]
+    problem: dict[str, Any]
+    """The fields of _core.Problem, shape, dtype, layout and TF32 among them."""
+    algorithm: str
+    """The winner, as explain names its plan."""
+    us: float
+    """Its time, in microseconds."""
+    candidates: dict[str, float]
+    """Every contender's time; those that were stopped early have what they had then."""
+
+    @property
+    def path(self) -> Path:
+        return path_of(self.environment, self.problem)
+
+
+def folder() -> Path:
+    return cache_folder() / "records"
+
+
+@functools.cache
+def _processor() -> str:
+    """The CPU's model, which tells machines with a common home folder apart."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> dict[str, Any]:
+    """What every record of this process has in common."""
+    from convx import __version__
+
+    return {
+        "convx": __version__,
+        "torch": torch.__version__,
+        "gpu_runtime": torch.version.cuda or torch.version.hip or "",
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def environment_of(device: Any) -> dict[str, Any]:
+    """What a record for a _core.Device depends on beside the problem."""
+    key = _libraries.core().tuning_key(device)
+    return {"device": key, "processor": _processor() if device.backend == "cpu" else "", **_versions()}
+
+
+def problem_fields(problem: Any) -> dict[str, Any]:
+    """A _core.Problem as plain data."""
+    fields = {name: getattr(problem, name) for name in _FIELDS}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+def path_of(environment: dict[str, Any], problem: dict[str, Any]) -> Path:
+    text = json.dumps([FORMAT, environment, problem], sort_keys=True)
+    return folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def _parse(path: Path) -> Record:
+    """Raises OSError or ValueError for a file that is no whole record."""
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError("it is too large")
+    data = json.loads(path.read_bytes())
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise ValueError(f"it is not a {FORMAT}")
+    try:
+        record = Record(**data)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    is_typed = (
+        isinstance(record.environment, dict)
+        and isinstance(record.problem, dict)
+        and isinstance(record.candidates, dict)
+        and isinstance(record.algorithm, str)
+        and isinstance(record.us, (int, float))
+        and math.isfinite(record.us)
+        and record.us > 0
+    )
+    if not is_typed or sorted(record.problem) != sorted(_FIELDS):
+        raise ValueError("fields are missing or of another type")
+    return record
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        return _parse(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        warn_once("record", f"convx passes over the tuning record {path}: {error}")
+        return None
+
+
+def find(problem: Any, device: Any) -> Record | None:
+    """The record of a problem on a device under today's versions and settings."""
+    environment, fields = environment_of(device), problem_fields(problem)
+    record = _read(path_of(environment, fields))
+    if record is None or record.environment != environment or record.problem != fields:
+        return None
+    return record
+
+
+def save(record: Record) -> bool:
+    """Whether it could be written; what it says holds in this process either way, once remembered."""
+    text = json.dumps({"format": FORMAT, **asdict(record)}, indent=1)
+    return write_whole(record.path, text.encode())
+
+
+def _text(record: Record) -> str:
+    """As csrc/select/tuned.h reads it."""
+    fields = {**record.problem, "device": record.environment["device"], "algorithm": record.algorithm}
+    fields["us"] = record.us
+    lines = []
+    for name, value in fields.items():
+        if isinstance(value, (list, tuple)):
+            value = " ".join(str(each) for each in value)
+        elif isinstance(value, bool):
+            value = int(value)
+        lines.append(f"{name} = {value}")
+    return "\n".join(lines)
+
+
+def remember(record: Record) -> None:
+    """Lets calls, explain and convert_ take the record's choice from now on.
+
+    Raises ValueError or RuntimeError for a record that describes no problem.
+    """
+    text = _text(record)
+    _libraries.core().remember_tuned(text)
+    libraries = _libraries.load()
+    if libraries["cpu"].loaded:
+        torch.ops.convx.remember_tuned_cpu(text)
+    if libraries["gpu"].loaded:
+        torch.ops.convx.remember_tuned_gpu(text)
+    _packed.forget_all()  # filters are packed for the plan that was taken before
+
+
+def forget() -> None:
+    """Lets calls go by predictions again, in this process; the files stay."""
+    _libraries.core().forget_tuned()
+    libraries = _libraries.load()
+    if libraries["cpu"].loaded:
+        torch.ops.convx.forget_tuned_cpu()
+    if libraries["gpu"].loaded:
+        torch.ops.convx.forget_tuned_gpu()
+    _packed.forget_all()
+
+
+def _newest() -> Iterator[Path]:
+    try:
+        files = [(path.stat().st_mtime, path) for path in folder().glob("*.json")]
+    except OSError:
+        return
+    for _, path in sorted(files, reverse=True)[:_MOST_RECORDS]:
+        yield path
+
+
+def load() -> int:
+    """Remembers every record of this machine, these versions and settings; how many there are.
+
+    Which GPU a record is for is seen when it is used: asking CUDA here would start it in every process.
+    """
+    if _libraries.core_problem() or not folder().is_dir():
+        return 0
+    common, count = _versions(), 0
+    for path in _newest():
+        record = _read(path)
+        if record is None or any(record.environment.get(key) != value for key, value in common.items()):
+            continue
+        if record.environment.get("processor") not in ("", _processor()):
+            continue
+        if path != path_of(record.environment, record.problem):
+            warn_once(
+                "record", f"convx passes over the tuning record {path}: it is named for another problem"
+            )
+            continue
+        try:
+            remember(record)
+            count += 1
+        except (KeyError, ValueError, RuntimeError) as error:
+            warn_once("record", f"convx passes over the tuning record {path}: {error}")
+    return count

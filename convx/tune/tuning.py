@@ -1,0 +1,299 @@
+"""convx.tune: every plan of every method, measured on the problems that a model's layers have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from convx import _planning
+from convx._arguments import allows_tf32, padding_1d, padding_2d, pair, single
+from convx.convert import _Call, _layers, _record_calls
+from convx.explain import aligned
+from convx.tune import records
+from convx.tune.operands import Operands
+from convx.tune.profiler import Timing, fastest, profile
+from convx.tune.records import Record
+
+_OPERATIONS = ("forward", "input_grad", "weight_grad")
+
+
+@dataclass(frozen=True)
+class TunedProblem:
+    """What became of one problem. Times in microseconds."""
+
+    layers: str
+    problem: str
+    before: str
+    """The plan that auto took by prediction."""
+    before_us: float
+    """Its measured time; infinite where it could not run."""
+    winner: str
+    us: float
+    candidates: dict[str, float]
+    """Every contender's time, by the plan's name."""
+    is_new: bool
+    """Measured now; otherwise read from a record."""
+
+    @property
+    def speedup(self) -> float:
+        """What the choice gains over the prediction's."""
+        return self.before_us / self.us
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """The problems of a model and their fastest plans; prints as a table."""
+
+    rows: tuple[TunedProblem, ...]
+
+    def __str__(self) -> str:
+        table = [("layers", "problem", "fastest", "time", "predicted best", "time", "")]
+        for row in self.rows:
+            note = "measured" if row.is_new else "recorded"
+            table.append(
+                (
+                    row.layers,
+                    row.problem,
+                    row.winner,
+                    f"{row.us:.1f} us",
+                    row.before,
+                    f"{row.before_us:.1f} us",
+                    note,
+                )
+            )
+        measured = sum(row.is_new for row in self.rows)
+        total = (
+            f"{len(self.rows)} problems, {measured} measured now, {len(self.rows) - measured} recorded before"
+        )
+        return "\n".join([*aligned(table), total])
+
+
+def tune(
+    layer_or_model: Module,
+    example_input: Any,
+    *,
+    operations: Sequence[str] = ("forward",),
+    force: bool = False,
+    rounds: int = 7,
+    progress: bool = True,
+) -> TuningReport:
+    """Measure every plan of every method on a model's convolutions, and let "auto" take the fastest.
+
+    The model is run once on the example to learn its layers' inputs, in evaluation mode without gradients.
+    Then each distinct problem is run by every plan that convx.explain lists, native among them, on random
+    data; hopeless ones are stopped early. The winner holds for that very problem (shape, dtype, layout,
+    bias, activation, TF32 setting) on this device, at once and, through a record in the cache folder
+    (CONVX_CACHE_DIR, else the user's), in later processes. Tuning that was interrupted goes on where it was.
+
+    Args:
+        layer_or_model: torch's or convx's Conv2d and Conv1d, or a model that has some. Converting it is not
+            needed, but only convx's layers use what was found.
+        example_input: a tensor, a tuple of positional or a dict of keyword arguments.
+        operations: of "forward", "input_grad" and "weight_grad", which to tune.
+        force: measure again what has a record.
+        rounds: samples of each contender; their median counts.
+        progress: show a bar, where tqdm is installed.
+
+    Returns:
+        TuningReport, one row per problem; prints as a table.
+
+    Raises:
+        TypeError: layer_or_model is not a module. ValueError: no such operation, rounds below 1, or no
+        convolution that is reached.
+
+    After Liu et al. 2024, whose profiler times each candidate once.
+
+    >>> import torch, convx
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 1), torch.nn.Conv2d(8, 8, 3, groups=8))
+    >>> report = convx.tune(model, torch.randn(1, 4, 12, 12), rounds=2, progress=False)
+    >>> [row.layers for row in report.rows]
+    ['0', '1']
+    """
+    if not isinstance(layer_or_model, Module):
+        raise TypeError(f"layer_or_model must be a torch.nn.Module, got {type(layer_or_model).__name__}")
+    for operation in operations:
+        if operation not in _OPERATIONS:
+            raise ValueError(f"operations must be of {', '.join(_OPERATIONS)}, got {operation!r}")
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    problems = _problems(layer_or_model, example_input, operations)
+    if not problems:
+        raise ValueError(
+            "the example input reaches no Conv1d or Conv2d of the model; there is nothing to tune"
+        )
+    rows = []
+    with _bar(len(problems), progress) as bar:
+        for (problem, where), names in problems.items():
+            bar.describe(", ".join(names))
+            rows.append(tune_problem(problem, where, ", ".join(names), force, rounds, bar.contender))
+            bar.step()
+    return TuningReport(tuple(rows))
+
+
+def tune_problem(
+    problem: Any,
+    where: torch.device,
+    name: str = "",
+    force: bool = False,
+    rounds: int = 7,
+    tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
+) -> TunedProblem:
+    """As tune, for one _core.Problem. tell is given the number of contenders, and returns what is called as
+    each of them is done with."""
+    device = _planning.device(where)
+    known = None if force else records.find(problem, device)
+    if known is not None:
+        records.remember(known)
+        best = _predicted(problem, device)
+        us = known.candidates.get(best, float("inf"))
+        return TunedProblem(
+            name, problem.describe(), best, us, known.algorithm, known.us, known.candidates, False
+        )
+    before = _predicted(problem, device)
+    with torch.no_grad():
+        timings = _measure(problem, device, where, rounds, tell)
+    winner = fastest(timings)
+    if winner is None:
+        reasons = "; ".join(f"{each}: {timing.failure}" for each, timing in timings.items())
+        raise RuntimeError(f"nothing can run {problem.describe()}: {reasons}")
+    times = {each: timing.us for each, timing in timings.items() if timing.samples}
+    record = Record(
+        records.environment_of(device),
+        records.problem_fields(problem),
+        winner,
+        times[winner],
+        dict(sorted(times.items(), key=lambda item: item[1])),
+    )
+    records.save(record)
+    records.remember(record)
+    before_us = times.get(before, float("inf"))
+    return TunedProblem(
+        name, problem.describe(), before, before_us, winner, record.us, record.candidates, True
+    )
+
+
+def _plans(problem: Any, device: Any) -> list[Any]:
+    return [plan for row in _planning.core().explain(problem, device) for plan in row.plans]
+
+
+def _predicted(problem: Any, device: Any) -> str:
+    """The plan that auto takes without tuning."""
+    core = _planning.core()
+    plans = [core.candidates(row["name"], problem, device)[:1] for row in core.methods()]
+    best = min(
+        (plan for few in plans for plan in few),
+        key=lambda plan: plan.predicted_us * (1.02 if plan.method == "native" else 1.0),
+    )
+    return str(best.name)
+
+
+def _measure(
+    problem: Any,
+    device: Any,
+    where: torch.device,
+    rounds: int,
+    tell: Callable[[int], Callable[[], None]],
+) -> dict[str, Timing]:
+    operands = Operands(problem, where)
+    names = list(dict.fromkeys(plan.name for plan in _plans(problem, device)))
+    failures: dict[str, Timing] = {}
+    contenders = {}
+    for name in names:
+        try:
+            contenders[name] = operands.call(name)
+        except Exception as error:  # a plan whose filters can't be packed
+            failures[name] = Timing(failure=f"{type(error).__name__}: {error}")
+    timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)))
+    return {**timings, **failures}
+
+
+def _problems(
+    model: Module, example_input: Any, operations: Sequence[str]
+) -> dict[tuple[Any, torch.device], list[str]]:
+    """The distinct problems of a model's layers, with the names of the layers."""
+    names: dict[Module, list[str]] = {
+        layer: each
+        for layer, each in _layers(model).items()
+        if isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d))
+    }
+    found: dict[tuple[Any, torch.device], list[str]] = {}
+    for layer, calls in _record_calls(model, list(names), example_input).items():
+        for call in calls:
+            for operation in operations:
+                layers = found.setdefault((_problem(layer, call, operation), call.device), [])
+                layers += [name for name in names[layer] if name not in layers]
+    return found
+
+
+def _problem(layer: Any, call: _Call, operation: str) -> Any:
+    weight_size = list(layer.weight.shape)
+    if isinstance(layer, torch.nn.Conv1d):
+        weight_size.insert(2, 1)
+        strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
+        paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
+    else:
+        strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
+        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
+    size = list(call.size)
+    if layer.padding_mode != "zeros":  # padded first, by torch
+        size[2] += paddings[0] + paddings[1]
+        size[3] += paddings[2] + paddings[3]
+        paddings = (0, 0, 0, 0)
+    return _planning.problem(
+        operation,
+        call.dtype,
+        call.channels_last,
+        size,
+        weight_size,
+        strides,
+        paddings,
+        dilations,
+        layer.groups,
+        layer.bias is not None,
+        getattr(layer, "activation", "none"),
+        allows_tf32(torch.empty(0, dtype=call.dtype, device=call.device)),
+    )
+
+
+class _Bar:
+    """tqdm's bar over problems, with the contenders of the present one; nothing without a bar."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+
+    def describe(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.set_description(text[:40])
+
+    def step(self) -> None:
+        if self._bar is not None:
+            self._bar.update()
+
+    def contender(self, total: int) -> Callable[[], None]:
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            if self._bar is not None:
+                self._bar.set_postfix_str(f"{done} of {total} plans")
+
+        return advance
+
+
+@contextmanager
+def _bar(total: int, progress: bool) -> Iterator[_Bar]:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        progress = False
+    if not progress:
+        yield _Bar(None)
+        return
+    with tqdm(total=total, unit="problem") as bar:
+        yield _Bar(bar)
