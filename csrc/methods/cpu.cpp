@@ -1,6 +1,7 @@
 #include <stdexcept>
 
 #include "methods/depthwise/depthwise.h"
+#include "methods/filter2d/filter2d.h"
 #include "methods/launchers.h"
 
 namespace convx {
@@ -8,6 +9,7 @@ namespace {
 
 const CpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_cpu, nullptr},
+    {&filter2d::method, filter2d::launch_cpu, nullptr},
 };
 
 }  // namespace

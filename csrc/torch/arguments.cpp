@@ -52,6 +52,11 @@ void require_like(const char* name, const TensorView& tensor, const char* first_
                           dtype_name(first.dtype) + "), got " + dtype_name(tensor.dtype) +
                           "; convert one of them with .to()");
   }
+  require_same_device(name, tensor, first_name, first);
+}
+
+void require_same_device(const char* name, const TensorView& tensor, const char* first_name,
+                         const TensorView& first) {
   if (tensor.device_type != first.device_type || tensor.device_index != first.device_index) {
     throw InvalidArgument(std::string(name) + " must be on the device of " + first_name + " (" +
                           device_name(first.device_type, first.device_index) + "), got " +

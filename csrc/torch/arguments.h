@@ -27,6 +27,8 @@ void require_image(const char* name, const TensorView& tensor);
 // Same dtype and device as the first argument.
 void require_like(const char* name, const TensorView& tensor, const char* first_name,
                   const TensorView& first);
+void require_same_device(const char* name, const TensorView& tensor, const char* first_name,
+                         const TensorView& first);
 // "input_size", as a list of four integers.
 Sizes sizes_argument(const char* name, const std::vector<int64_t>& values);
 Sizes sizes_of(const TensorView& tensor);

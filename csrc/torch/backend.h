@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/filter2d/filter2d.h"
 #include "problem/device.h"
 #include "select/launch.h"
 
@@ -31,6 +32,10 @@ void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointe
 // Writes the filters in plan.packing's order, on the same stream.
 void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                  int32_t device_index);
+
+// Runs a plan of filter2d's own problems in the same way.
+void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
+                   const filter2d::FilterPointers& pointers, int32_t device_index);
 
 // Makes the device current for the calls into torch and the launches in its scope.
 class DeviceScope {

@@ -50,6 +50,12 @@ void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weigh
   cpu_launcher(plan).pack_weight(plan, problem, weight, packed, pool);
 }
 
+void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
+                   const filter2d::FilterPointers& pointers, int32_t device_index) {
+  const DeviceTraits& device = device_traits(device_index);
+  filter2d::launch_filter_cpu(plan, problem, pointers, {device.threads, run_in_pool}, device.isa);
+}
+
 DeviceScope::DeviceScope(int32_t /*device_index*/) {}
 DeviceScope::~DeviceScope() = default;
 

@@ -40,6 +40,11 @@ void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weigh
   gpu_launcher(plan).pack_weight(plan, problem, weight, packed, current_stream(device_index));
 }
 
+void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
+                   const filter2d::FilterPointers& pointers, int32_t device_index) {
+  filter2d::launch_filter_gpu(plan, problem, pointers, current_stream(device_index));
+}
+
 DeviceScope::DeviceScope(int32_t device_index) {
   int32_t current = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
