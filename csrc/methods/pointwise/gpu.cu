@@ -11,12 +11,15 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_fma(plan, problem, pointers, stream);
     case kFmaWeight:
       return launch_fma_weight(plan, problem, pointers, stream);
+    case kTensor:
+      return launch_tensor(plan, problem, pointers, stream);
   }
   throw std::logic_error("convx: no pointwise GPU kernel for " + describe(plan));
 }
 
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
+  if (plan.kernel == kTensor) return pack_fragments(plan, problem, weight, packed, stream);
   pack_transposed(plan, problem, weight, packed, stream);
 }
 

@@ -255,7 +255,9 @@ multiply_kernel(const T* filters, const T* source, const T* bias, T* result, Sha
   const uint32_t column_tile = rest % shape.column_tiles, group = rest / shape.column_tiles;
   const int first_row = static_cast<int>(row_tile) * Tile::kRows;
   const uint32_t first_column = column_tile * Tile::kColumns;
-  const int depth = static_cast<int>(shape.depth), rows_left = shape.rows - first_row;
+  const int depth = static_cast<int>(shape.depth);
+  int rows_left = shape.rows - first_row;
+  keep_per_lane(rows_left);
 
   const auto filter = [=](int row) { return row < rows_left ? static_cast<int64_t>(row) * depth : kNoPixel; };
   RowLoader<T, Tile::kRows, Tile::kThreads> a(
@@ -293,7 +295,9 @@ weight_kernel(const T* output_grad, const T* input, Accumulator<T>* partial, Sha
   const uint32_t group = rest % shape.groups, slice = rest / shape.groups;
   const int first_row = static_cast<int>(row_tile) * Tile::kRows;
   const int first_column = static_cast<int>(column_tile) * Tile::kColumns;
-  const int rows = shape.rows - first_row, columns = shape.columns - first_column;
+  int rows = shape.rows - first_row, columns = shape.columns - first_column;
+  keep_per_lane(rows);
+  keep_per_lane(columns);
   const T* const a_source =
       output_grad + (static_cast<int64_t>(group) * shape.rows + first_row) * shape.a_channel_stride;
   const T* const b_source =

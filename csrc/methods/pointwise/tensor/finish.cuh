@@ -1,0 +1,300 @@
+// From the sums of a block to results in memory: the warps that shared out the channels are added in a fixed
+// order, then bias, activation and stores.
+#pragma once
+#include "methods/pointwise/tensor/kernel.cuh"
+
+namespace convx::pointwise::tensor {
+
+template <Precision Kind, int Lanes, Access How, class Tile>
+class Finish {
+ public:
+  using Sums = Block<Kind, Lanes, How, Tile>;
+  using T = typename Sums::T;
+  using Size = typename Sums::Size;
+  using Cell = Fragment<Lanes>;
+  static constexpr int kFragments = Sums::kFragments;
+
+  // filters and source as the caller gave them.
+  CONVX_DEVICE Finish(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
+                      const Shape& shape, unsigned char* shared)
+      : sums_(sums), shape_(shape), filters_(filters), source_(source), bias_(bias), shared_(shared) {
+    first_row_ = sums.first_row() + Cell::row(sums.lane, 0);
+    result_ = result + (static_cast<int64_t>(sums.group) * shape.rows + first_row_) * shape.result_stride;
+    if constexpr (How != kPlanes) {
+      CONVX_UNROLL
+      for (int each = 0; each < kPlaces; ++each) {
+        CONVX_UNROLL
+        for (int t = 0; t < kOffsets; ++t) {
+          const uint32_t pixel = sums.first_pixel(each) + t;
+          offset_[each][t] = shape.result.offset(pixel);
+          if (How == kElements && shape.source.kind == OtherPixels::spread &&
+              shape.source.offset(pixel) == kNoPixel) {
+            without_source_[each] |= 1u << t;
+          }
+        }
+      }
+    }
+  }
+
+  CONVX_DEVICE void write() {
+    if constexpr (How == kPlanes || Tile::kWarpDepths > 1)
+      block_barrier();  // the stages' memory is used anew
+    if constexpr (Tile::kWarpDepths > 1) {
+      write_exchanged();
+    } else {
+      write_own();
+    }
+    if constexpr (How == kPlanes) {
+      block_barrier();
+      copy_planes();
+    }
+  }
+
+ private:
+  // Distinct groups of pixels among a lane's four sums, of which i says the one.
+  static constexpr int kPlaces = Lanes == 32 ? 2 : 1;
+  static constexpr int kOffsets = How == kElements ? Size::kNeighbours : 1;
+  CONVX_DEVICE static constexpr int place(int i) { return Lanes == 32 ? i & 1 : 0; }
+
+  CONVX_DEVICE void write_exchanged() {
+    constexpr int kTileWarps = Tile::kWarpRows * Tile::kWarpColumns;
+    const int warp = threadIdx.x / Lanes;
+    float* const all = reinterpret_cast<float*>(shared_);
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) {
+          all[(warp * Size::kSums + (m * 4 + i) * kFragments + t) * Lanes + sums_.lane] = sums_.sum[m][i][t];
+        }
+      }
+    }
+    block_barrier();
+    CONVX_NO_UNROLL
+    for (int u = sums_.warp_depth; u < 4 * Tile::kRowsEach; u += Tile::kWarpDepths) {
+      float values[kFragments];
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) {
+        values[t] = 0;
+        CONVX_UNROLL
+        for (int depth = 0; depth < Tile::kWarpDepths; ++depth) {
+          const int from = warp % kTileWarps + depth * kTileWarps;
+          values[t] += all[(from * Size::kSums + u * kFragments + t) * Lanes + sums_.lane];
+        }
+      }
+      finish_row(u / 4, u % 4, values);
+      store_row(u / 4, u % 4, values);
+    }
+  }
+
+  CONVX_DEVICE void write_own() {
+    const bool clamps = shape_.activation == Activation::none || shape_.activation == Activation::relu ||
+                        shape_.activation == Activation::relu6;
+    if (clamps && !(Kind == kSplit && has_non_finite())) {
+      // None of the clamps touches NaN.
+      const float low = shape_.activation == Activation::none ? -INFINITY : 0.0f;
+      const float high = shape_.activation == Activation::relu6 ? 6.0f : INFINITY;
+      CONVX_UNROLL
+      for (int m = 0; m < Tile::kRowsEach; ++m) {
+        CONVX_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const float shift = bias_of(m * 16 + Cell::row_step(i));
+          float values[kFragments];
+          CONVX_UNROLL
+          for (int t = 0; t < kFragments; ++t) {
+            const float value = sums_.sum[m][i][t] + shift, raised = value < low ? low : value;
+            values[t] = raised > high ? high : raised;
+          }
+          store_row(m, i, values);
+        }
+      }
+      return;
+    }
+    // One copy of the long code: rows move up after each.
+    CONVX_NO_UNROLL
+    for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
+      float values[kFragments];
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) values[t] = sums_.sum[0][0][t];
+      finish_row(u / 4, u % 4, values);
+      store_row(u / 4, u % 4, values);
+      CONVX_UNROLL
+      for (int row = 0; row + 1 < 4 * Tile::kRowsEach; ++row) {
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) {
+          sums_.sum[row / 4][row % 4][t] = sums_.sum[(row + 1) / 4][(row + 1) % 4][t];
+        }
+      }
+    }
+  }
+
+  CONVX_DEVICE float bias_of(int row) const {
+    if (bias_ == nullptr || first_row_ + row >= shape_.rows) return 0;
+    return widen(bias_[static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row]);
+  }
+
+  CONVX_DEVICE static bool is_finite(float value) {
+    return (float_to_bits(value) & 0x7f800000u) != 0x7f800000u;
+  }
+
+  CONVX_DEVICE bool has_non_finite() const {
+    bool all = true;
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) all = all && is_finite(sums_.sum[m][i][t]);
+      }
+    }
+    return !all;
+  }
+
+  CONVX_DEVICE uint32_t pixel_of(int i, int t) const {
+    if constexpr (How == kPlanes) {
+      const uint32_t image = sums_.column_tile * Tile::kWarpColumns + sums_.warp_column;
+      return image * shape_.plane + Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
+    }
+    return sums_.first_pixel(i) + t;
+  }
+
+  CONVX_DEVICE void finish_row(int m, int i, float (&values)[kFragments]) {
+    const int row = m * 16 + Cell::row_step(i);
+    if constexpr (Kind == kSplit) {
+      // The parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made
+      // again as they stand. By turns, as the code is long.
+      CONVX_NO_UNROLL
+      for (int turn = 0; turn < kFragments; ++turn) {
+        const float first = is_finite(values[0]) ? values[0] : exact_sum(first_row_ + row, pixel_of(i, turn));
+        CONVX_UNROLL
+        for (int t = 0; t + 1 < kFragments; ++t) values[t] = values[t + 1];
+        values[kFragments - 1] = first;
+      }
+    }
+    const float shift = bias_of(row);
+    CONVX_UNROLL
+    for (int t = 0; t < kFragments; ++t) values[t] += shift;
+    activate(values, shape_.activation);
+  }
+
+  CONVX_DEVICE float exact_sum(int row, uint32_t pixel) const {
+    const int64_t offset = shape_.source.offset(pixel);
+    if (row >= shape_.rows || offset == kNoPixel) return 0;
+    const float* filter = reinterpret_cast<const float*>(filters_) +
+                          static_cast<int64_t>(sums_.group) * shape_.rows * shape_.depth +
+                          row * shape_.filter_row;
+    const float* source = reinterpret_cast<const float*>(source_) + offset +
+                          static_cast<int64_t>(sums_.group) * shape_.depth * shape_.source_stride;
+    float sum = 0;
+    CONVX_NO_UNROLL
+    for (int channel = 0; channel < shape_.depth; ++channel) {
+      sum = multiply_add(filter[channel * shape_.filter_depth], source[channel * shape_.source_stride], sum);
+    }
+    return sum;
+  }
+
+  CONVX_DEVICE void store_row(int m, int i, const float (&values)[kFragments]) {
+    const int row = m * 16 + Cell::row_step(i);
+    if constexpr (How == kPlanes) {
+      const int plane = shape_.plane;
+      T* const to =
+          staged_planes() + (sums_.warp_column * Tile::kRows + sums_.warp_row * Tile::kRowsEach * 16 +
+                             Cell::row(sums_.lane, 0) + row) *
+                                plane;
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) {
+        const int pixel = Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
+        if (pixel < plane) to[pixel] = narrow<T>(values[t]);
+      }
+    } else {
+      if (first_row_ + row >= shape_.rows) return;
+      T* const to = result_ + row * shape_.result_stride;
+      const bool other = place(i) != 0;  // two named values: an index would keep the array in memory
+      if constexpr (How == kElements) {
+        const uint32_t missing = other ? without_source_[kPlaces - 1] : without_source_[0];
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) {
+          const int64_t offset = other ? offset_[kPlaces - 1][t] : offset_[0][t];
+          // No output was made from this pixel: zero even where a filter is infinite.
+          if (offset >= 0) to[offset] = narrow<T>(missing >> t & 1 ? 0.0f : values[t]);
+        }
+      } else {
+        const int64_t offset = other ? offset_[kPlaces - 1][0] : offset_[0][0];
+        if (offset < 0) return;
+        if constexpr (Size::kBytes == 2) {
+          Vector<uint32_t, kFragments / 2> pairs;
+          CONVX_UNROLL
+          for (int t = 0; t < kFragments / 2; ++t) {
+            pairs.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
+          }
+          convx::store<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to + offset), pairs);
+        } else {
+          Vector<float, kFragments> row_values;
+          CONVX_UNROLL
+          for (int t = 0; t < kFragments; ++t) row_values.element[t] = values[t];
+          convx::store<float, kFragments>(to + offset, row_values);
+        }
+      }
+    }
+  }
+
+  CONVX_DEVICE T* staged_planes() const { return reinterpret_cast<T*>(shared_ + Size::exchange_bytes()); }
+
+  // The rows of a tile are contiguous in an image of the result.
+  CONVX_DEVICE void copy_planes() {
+    constexpr int kPiece = 16 / Size::kBytes;
+    const int tile_row = sums_.row_tile * Tile::kRows;
+    const int rows = shape_.rows - tile_row < Tile::kRows ? shape_.rows - tile_row : Tile::kRows;
+    const int pieces = rows * shape_.plane / kPiece;
+    T* const tile = result_ + (tile_row - first_row_) * shape_.result_stride;
+    CONVX_NO_UNROLL
+    for (int image = 0; image < Tile::kWarpColumns; ++image) {
+      const int64_t number = static_cast<int64_t>(sums_.column_tile) * Tile::kWarpColumns + image;
+      if (number >= shape_.images) return;
+      const T* const from = staged_planes() + image * Tile::kRows * shape_.plane;
+      T* const to = tile + number * shape_.result.image_stride;
+      for (int piece = threadIdx.x; piece < pieces; piece += Size::kThreads) {
+        using Words = Vector<uint32_t, 4>;
+        convx::store<uint32_t, 4>(reinterpret_cast<uint32_t*>(to + piece * kPiece),
+                                  *reinterpret_cast<const Words*>(from + piece * kPiece));
+      }
+    }
+  }
+
+  Sums& sums_;
+  const Shape& shape_;
+  const T *filters_, *source_, *bias_;
+  T* result_;
+  unsigned char* shared_;
+  int first_row_;
+  int64_t offset_[kPlaces][kOffsets] = {};
+  uint32_t without_source_[kPlaces] = {};
+};
+
+// Registers beside the sums that the compiler may rely on.
+template <Precision Kind, int Lanes, Access How, class Tile>
+constexpr int kBlocks = [] {
+  using Size = Sizes<Kind, Lanes, How, Tile>;
+  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + (Kind == kSplit     ? 80
+                                                                  : How == kElements ? 96
+                                                                                     : 64);
+  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
+  return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+}();
+
+template <Precision Kind, int Lanes, Access How, class Tile, class T>
+CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
+tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
+              Shape shape) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  CONVX_SKIP_WITHOUT_MATRIX_UNITS();
+  CONVX_DYNAMIC_SHARED(shared);
+  Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
+  allow_next_kernel();
+  wait_for_previous_kernel();
+  block.multiply();
+  Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+}
+
+}  // namespace convx::pointwise::tensor

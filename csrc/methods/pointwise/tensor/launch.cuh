@@ -1,0 +1,115 @@
+// The launcher of the tensor family for one precision.
+#pragma once
+#include "methods/pointwise/family.h"
+#include "methods/pointwise/product.h"
+#include "methods/pointwise/tensor/finish.cuh"
+#include "methods/pointwise/tensor/pack.cuh"
+
+namespace convx::pointwise::tensor {
+
+// The warp widths that have matrix units: 32 lanes on CUDA, 64 on HIP, both on the host executor.
+template <class Body>
+void with_matrix_lanes(int64_t lanes, const Body& body) {
+#if defined(CONVX_SIMT)
+  with_lanes(lanes, body);
+#elif defined(CONVX_CUDA)
+  (void)lanes;
+  body(std::integral_constant<int, 32>());
+#else
+  (void)lanes;
+  body(std::integral_constant<int, 64>());
+#endif
+}
+
+inline bool aligned(const void* pointer, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+template <Precision Kind, Access How, int Lanes, class T>
+void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProblem& problem,
+                   const Pointers& pointers, Stream stream) {
+  const bool gradient = problem.operation == Operation::input_grad;
+  const Product product = product_of(problem);
+  with_tile<Kind, How>(tile_index, [&](auto tile) {
+    using Tile = decltype(tile);
+    using Size = Sizes<Kind, Lanes, How, Tile>;
+    shape.row_tiles = static_cast<uint32_t>(divide_up(shape.m_tiles, Tile::kRowTiles));
+    shape.column_tiles = static_cast<uint32_t>(
+        divide_up(How == kPlanes ? problem.batch : product.columns, static_cast<int64_t>(Size::kColumns)));
+    shape.source_stage_bytes = static_cast<int>(Size::source_bytes(shape.plane));
+    launch_overlapped(
+        plan["overlap"] != 0, tensor_kernel<Kind, Lanes, How, Tile, T>, "pointwise tensor",
+        Grid{static_cast<uint32_t>(shape.row_tiles * shape.column_tiles * problem.groups)}, Size::kThreads,
+        static_cast<uint32_t>(Size::shared_bytes(shape.plane, shape.steps)), stream,
+        static_cast<const uint32_t*>(pointers.packed_weight), static_cast<const T*>(pointers.weight),
+        static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+        static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result), shape);
+  });
+}
+
+template <Precision Kind>
+void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  using T = typename Types<Kind>::Element;
+  const bool gradient = problem.operation == Operation::input_grad;
+  const Product product = product_of(problem);
+  const Access order = static_cast<Access>(plan["access"]);
+  Shape shape = {};
+  shape.rows = static_cast<int>(product.rows);
+  shape.depth = static_cast<int>(product.depth);
+  shape.steps = static_cast<int>(steps_of(Kind, order, product.depth));
+  shape.m_tiles = static_cast<int>(divide_up(product.rows, 16));
+  shape.images = static_cast<int>(problem.batch);
+  shape.order = order;
+  shape.source = other_pixels(problem, !gradient, product.same_pixels);
+  shape.result = own_pixels(problem, gradient);
+  shape.plane = static_cast<int>(shape.result.plane.divisor);
+  shape.source_stride = channel_stride(problem, !gradient);
+  shape.result_stride = channel_stride(problem, gradient);
+  shape.filter_row = gradient ? 1 : product.depth;
+  shape.filter_depth = gradient ? product.rows : 1;
+  shape.activation = gradient ? Activation::none : problem.activation;
+  const void* const source = gradient ? pointers.output_grad : pointers.input;
+  const size_t piece = order == kShortRows ? 8 : 16;
+  const bool pieces = aligned(source, piece) && aligned(pointers.result, piece);
+  with_matrix_lanes(plan["lanes"], [&](auto lanes) {
+    constexpr int kLanes = lanes.value;
+    const int tile = static_cast<int>(plan["tile"]);
+    // Memory that does not begin at a piece is rare; the filters' order stays.
+    if (order == kElements || !pieces) {
+      return launch_access<Kind, kElements, kLanes, T>(plan, order == kElements ? tile : 0, shape, problem,
+                                                       pointers, stream);
+    }
+    if (order == kRows)
+      return launch_access<Kind, kRows, kLanes, T>(plan, tile, shape, problem, pointers, stream);
+    if (order == kPlanes) {
+      return launch_access<Kind, kPlanes, kLanes, T>(plan, tile, shape, problem, pointers, stream);
+    }
+    if constexpr (element_bytes(Kind) == 2) {
+      launch_access<Kind, kShortRows, kLanes, T>(plan, tile, shape, problem, pointers, stream);
+    }
+  });
+}
+
+template <Precision Kind>
+void pack_precision(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                    Stream stream) {
+  using T = typename Types<Kind>::Element;
+  const bool gradient = problem.operation == Operation::input_grad;
+  const Product product = product_of(problem);
+  PackShape shape = {};
+  shape.words = plan.packed_weight_bytes / 4;
+  shape.rows = static_cast<int>(product.rows);
+  shape.depth = static_cast<int>(product.depth);
+  shape.order = static_cast<Access>(plan["access"]);
+  shape.steps = static_cast<int>(steps_of(Kind, shape.order, product.depth));
+  shape.m_tiles = static_cast<int>(divide_up(product.rows, 16));
+  shape.filter_row = gradient ? 1 : product.depth;
+  shape.filter_depth = gradient ? product.rows : 1;
+  with_matrix_lanes(plan["lanes"], [&](auto lanes) {
+    launch_kernel(pack_kernel<Kind, lanes.value, T>, "pointwise pack",
+                  Grid{static_cast<uint32_t>(divide_up(shape.words, kPackThreads))}, kPackThreads, 0, stream,
+                  static_cast<const T*>(weight), static_cast<uint32_t*>(packed), shape);
+  });
+}
+
+}  // namespace convx::pointwise::tensor

@@ -1,0 +1,48 @@
+// Filters in the order in which lanes read them as fragments, rounded to the precision of the products.
+// packed[group][16 filters][step][part][lane][words], zeros beyond the last filter and channel.
+#pragma once
+#include "methods/pointwise/tensor/kernel.cuh"
+
+namespace convx::pointwise::tensor {
+
+constexpr int kPackThreads = 256;
+
+struct PackShape {
+  int64_t words;  // in all
+  int rows, depth, steps, m_tiles;
+  int64_t filter_row, filter_depth;
+  Access order;
+};
+
+template <Precision Kind, int Lanes, class T>
+CONVX_KERNEL(kPackThreads, 1)
+pack_kernel(const T* weight, uint32_t* packed, PackShape shape) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  using Cell = Fragment<Lanes>;
+  constexpr int kBytes = element_bytes(Kind);
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  if (index >= shape.words) return;
+  const int word = static_cast<int>(index % Cell::kWordsA),
+            lane = static_cast<int>(index / Cell::kWordsA % Lanes);
+  const int part = static_cast<int>(index / 128 % parts(Kind));
+  const int64_t fragment = index / 128 / parts(Kind);
+  const int step = static_cast<int>(fragment % shape.steps);
+  const int64_t tile = fragment / shape.steps, group = tile / shape.m_tiles;
+  const int row = static_cast<int>(tile % shape.m_tiles) * 16 + Cell::row_of_a(lane, word);
+  const auto filter = [&](int i) -> T {
+    const int channel = channel_of_slot<kBytes>(shape.order, step, Cell::slot(lane), i);
+    if (row >= shape.rows || channel >= shape.depth) return T{};
+    return weight[group * shape.rows * shape.depth + row * shape.filter_row + channel * shape.filter_depth];
+  };
+  const int depth_word = Cell::depth_word_of_a(word);
+  if constexpr (kBytes == 2) {
+    packed[index] = filter(2 * depth_word).bits | static_cast<uint32_t>(filter(2 * depth_word + 1).bits)
+                                                      << 16;
+  } else {
+    const float value = filter(depth_word);
+    const uint32_t high = round_to_tf32(value);
+    packed[index] = part == 0 ? high : round_to_tf32(value - bits_to_float(high));
+  }
+}
+
+}  // namespace convx::pointwise::tensor
