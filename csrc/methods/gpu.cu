@@ -1,6 +1,7 @@
 #include <stdexcept>
 
 #include "methods/depthwise/depthwise.h"
+#include "methods/filter2d/filter2d.h"
 #include "methods/launchers.h"
 #include "methods/pointwise/pointwise.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 const GpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_gpu, nullptr},
+    {&filter2d::method, filter2d::launch_gpu, nullptr},
     {&pointwise::method, pointwise::launch_gpu, pointwise::pack_weight_gpu},
 };
 

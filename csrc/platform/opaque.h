@@ -1,6 +1,6 @@
-// Keeping what is computed from a value where it is written.
+// Keeping computations where they are written.
 #pragma once
-#include <cstdint>
+#include "platform/platform.h"
 
 namespace convx {
 
@@ -13,6 +13,14 @@ CONVX_DEVICE void make_opaque(uint32_t& value) {
   asm volatile("" : "+r"(value));
 #elif defined(__HIP_DEVICE_COMPILE__)
   asm volatile("" : "+v"(value));
+#endif
+}
+
+// What stands before is not scheduled after, nor the other way round, where a compiler would else issue all
+// of a long body's loads first and run out of registers.
+CONVX_DEVICE void schedule_barrier() {
+#if defined(CONVX_HIP) && defined(__HIP_DEVICE_COMPILE__)
+  __builtin_amdgcn_sched_barrier(0);
 #endif
 }
 

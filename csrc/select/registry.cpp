@@ -1,13 +1,15 @@
 #include "select/registry.h"
 
 #include "methods/depthwise/depthwise.h"
+#include "methods/filter2d/filter2d.h"
 #include "methods/native/native.h"
 #include "methods/pointwise/pointwise.h"
 
 namespace convx {
 
 const std::vector<const Method*>& methods() {
-  static const std::vector<const Method*> table = {&depthwise::method, &pointwise::method, &native::method};
+  static const std::vector<const Method*> table = {&depthwise::method, &filter2d::method, &pointwise::method,
+                                                   &native::method};
   return table;
 }
 

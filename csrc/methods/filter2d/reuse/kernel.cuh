@@ -8,6 +8,7 @@
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
 #include "methods/filter2d/reuse/tiles.h"
+#include "platform/opaque.h"
 
 namespace convx::filter2d::reuse {
 
@@ -134,7 +135,10 @@ filter_reuse_kernel(Arguments<T> a) {
   T* result = a.result + static_cast<int64_t>(image) * a.filters_count * plane;
   CONVX_NO_UNROLL
   for (int f = 0; f < a.filters_count; ++f, result += plane) {
-    const FilterElement<T>* filter = a.filters + static_cast<int64_t>(f) * (Filter * Filter);
+    // Per lane: as many scalar loads at once, AMD GPUs have no scalar registers for.
+    uint32_t first = 0;
+    make_opaque(first);
+    const FilterElement<T>* filter = a.filters + static_cast<int64_t>(f) * (Filter * Filter) + first;
     float tap[Filter * Filter];
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i)

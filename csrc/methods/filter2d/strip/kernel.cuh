@@ -4,6 +4,7 @@
 // border.
 #pragma once
 #include "methods/epilogue.cuh"
+#include "methods/filter2d/strip/taps.cuh"
 #include "methods/filter2d/strip/tiles.h"
 #include "methods/filter2d/strip/words.cuh"
 
@@ -78,16 +79,15 @@ template <class T, int Filter, Variant V>
 struct Form {
   static constexpr Tile kTile = tile_of(static_cast<int>(sizeof(T)), Filter, V);
   static constexpr int kThreads = kTile.threads, kMinBlocks = kTile.min_blocks;
-  static constexpr int kPitch = (Filter + 3) / 4 * 4;  // of a filter's rows in shared memory
 };
 
 template <int Lanes, class T, int Filter, Variant V>
-CONVX_KERNEL((Form<T, Filter, V>::kThreads), (CONVX_TIGHT_BLOCKS(Form<T, Filter, V>::kMinBlocks)))
+CONVX_KERNEL((Form<T, Filter, V>::kThreads), (CONVX_TIGHT_BLOCKS((Form<T, Filter, V>::kMinBlocks))))
 filter_strip_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   using Shape = Form<T, Filter, V>;
   constexpr int kColumns = Shape::kTile.columns, kRows = Shape::kTile.rows, kThreads = Shape::kThreads;
-  constexpr int kHalo = Filter / 2, kSourceRows = kRows + Filter - 1, kPitch = Shape::kPitch;
+  constexpr int kHalo = Filter / 2, kSourceRows = kRows + Filter - 1, kPieces = Taps<Filter>::kPieces;
   constexpr bool kAligned = V != Variant::ragged;
 
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
@@ -113,10 +113,12 @@ filter_strip_kernel(Arguments<T> a) {
     load_edge(a, image, place, rows);
   }
 
-  CONVX_SHARED(float, taps, [kMostFilters * Filter * kPitch]);
+  using Piece = typename Taps<Filter>::Piece;
+  CONVX_SHARED(Piece, taps, [kMostFilters * Filter * kPieces]);
   const FilterElement<T>* from = a.filters + static_cast<int64_t>(first_filter) * (Filter * Filter);
   for (int i = static_cast<int>(threadIdx.x); i < filters * Filter * Filter; i += kThreads) {
-    taps[i / Filter * kPitch + i % Filter] = widen(load<FilterElement<T>, 1>(from + i).element[0]);
+    taps[i / Filter * kPieces + i % Filter / 4].element[i % Filter % 4] =
+        widen(load<FilterElement<T>, 1>(from + i).element[0]);
   }
   block_barrier();
 
@@ -125,12 +127,7 @@ filter_strip_kernel(Arguments<T> a) {
               (static_cast<int64_t>(place.result_row) * a.out_width + place.result_column);
   CONVX_NO_UNROLL
   for (int f = 0; f < filters; ++f, result += plane) {
-    const float* filter = taps + f * (Filter * kPitch);
-    float kept[taps_in_registers(Filter) ? Filter * Filter : 1];
-    if constexpr (taps_in_registers(Filter)) {
-      CONVX_UNROLL
-      for (int i = 0; i < Filter * Filter; ++i) kept[i] = filter[i / Filter * kPitch + i % Filter];
-    }
+    Taps<Filter> filter(taps, f);
     const float bias =
         a.bias != nullptr ? widen(load<FilterElement<T>, 1>(a.bias + first_filter + f).element[0]) : 0.0f;
     float sum[kRows][kColumns];
@@ -148,13 +145,16 @@ filter_strip_kernel(Arguments<T> a) {
       }
       Window window;
       exchange<Lanes, T, kColumns, kHalo, kHalo>(rows[i], lane, window);
+      filter.next_image_row();
       CONVX_UNROLL
       for (int r = Filter - 1; r >= 0; --r) {
         const int o = i - r;
         if (o < 0 || o >= kRows) continue;
+        float row[Filter];
+        filter.read(r, row);
         CONVX_UNROLL
         for (int q = 0; q < Filter; ++q) {
-          const float tap = taps_in_registers(Filter) ? kept[r * Filter + q] : filter[r * kPitch + q];
+          const float tap = row[q];
           CONVX_UNROLL
           for (int v = 0; v < kColumns; ++v) sum[o][v] = multiply_add(window[q + v], tap, sum[o][v]);
         }

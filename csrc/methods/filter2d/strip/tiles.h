@@ -24,11 +24,6 @@ constexpr int columns_of(int bytes) {
   return bytes == 4 ? 4 : 8;
 }
 
-// Filters from 7x7 on stay in shared memory: their taps would fill a lane's registers.
-constexpr bool taps_in_registers(int filter) {
-  return filter <= 5;
-}
-
 constexpr Tile tile_of(int bytes, int filter, Variant variant) {
   const int columns = columns_of(bytes);
   if (variant == Variant::flat) return {columns, 2, 64, filter <= 5 ? 10 : 8};
