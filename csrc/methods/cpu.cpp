@@ -2,6 +2,7 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
+#include "methods/hntmp/hntmp.h"
 #include "methods/launchers.h"
 
 namespace convx {
@@ -10,6 +11,7 @@ namespace {
 const CpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_cpu, nullptr},
     {&filter2d::method, filter2d::launch_cpu, nullptr},
+    {&hntmp::method, hntmp::launch_cpu, hntmp::pack_weight_cpu},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
+#include "methods/hntmp/hntmp.h"
 #include "methods/launchers.h"
 #include "methods/pointwise/pointwise.h"
 
@@ -12,6 +13,7 @@ const GpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_gpu, nullptr},
     {&filter2d::method, filter2d::launch_gpu, nullptr},
     {&pointwise::method, pointwise::launch_gpu, pointwise::pack_weight_gpu},
+    {&hntmp::method, hntmp::launch_gpu, hntmp::pack_weight_gpu},
 };
 
 }  // namespace

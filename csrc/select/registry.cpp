@@ -2,6 +2,7 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
+#include "methods/hntmp/hntmp.h"
 #include "methods/native/native.h"
 #include "methods/pointwise/pointwise.h"
 
@@ -9,7 +10,7 @@ namespace convx {
 
 const std::vector<const Method*>& methods() {
   static const std::vector<const Method*> table = {&depthwise::method, &filter2d::method, &pointwise::method,
-                                                   &native::method};
+                                                   &hntmp::method, &native::method};
   return table;
 }
 
