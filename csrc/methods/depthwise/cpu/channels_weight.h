@@ -27,8 +27,8 @@ struct ChannelWeightRows {
   static constexpr int kStrip = kWide ? 7 : (Filter == 7 ? 7 : 4);
 
   const Job& job;
-  // Nine sums would join the total too often for the work between.
-  int64_t rows_per_sum = rows_summed_apart(job.target_width, Filter == 3 ? 112 : 64);
+  // Joining the total costs some percent: 3x3, which memory bounds, can hide little of it.
+  int64_t rows_per_sum = rows_summed_apart(job.target_width, Filter == 3 ? 112 : 32);
 
   // Strip of Width output pixels from (row, column): sums of Rows filter rows from first_row on.
   template <int Rows, int Width, bool Inside>
