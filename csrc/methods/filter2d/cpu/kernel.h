@@ -7,13 +7,15 @@
 // rows. Rows outside of the image are rows of it by the border's mapping, or zeros.
 #pragma once
 #include "methods/filter2d/cpu/rows.h"
-#include "methods/filter2d/cpu/tile.h"
+#include "methods/filter2d/cpu/sweep.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace image_filter {
 
 constexpr int64_t kStripBytes = 24576;  // of source rows: most of a first-level cache
+
+constexpr int64_t kStreamedBytes = 32 << 20;  // of results: more than caches hold beside the images
 
 // Memory of one thread.
 template <class A>
@@ -27,40 +29,43 @@ struct Strip {
   bool in_place;
 };
 
-template <class T, class Tile>
+template <class T>
 class Kernel {
   using A = Accumulator<T>;
   static constexpr int L = kLanes<A>;
-  static constexpr int kRows = Tile::kRows;
   static constexpr int64_t kBlock = kVectors * L;  // columns of a tile
   static constexpr bool kInPlace = sizeof(T) == sizeof(A);
 
  public:
-  explicit Kernel(const filter2d::Job& job) : job_(job), problem_(job.problem), tile_(job.problem) {
-    reach_ = tile_.source_columns() - kBlock;
-    const int64_t fitting = kStripBytes / (tile_.source_rows() * static_cast<int64_t>(sizeof(A))) - reach_;
+  Kernel(const filter2d::Job& job, const Sweeper<A>& sweeper)
+      : job_(job), problem_(job.problem), sweeper_(sweeper) {
+    const int64_t fitting =
+        kStripBytes / (sweeper_.source_rows * static_cast<int64_t>(sizeof(A))) - sweeper_.reach;
     const int64_t widest = round_up(problem_.out_width, kBlock);
     strip_columns_ = minimum(maximum(fitting / kBlock, 4) * kBlock, widest);
-    pitch_ = round_up(strip_columns_ + reach_ + L, L);
+    pitch_ = round_up(strip_columns_ + sweeper_.reach + L, L);
     const int64_t bands = problem_.images % maximum(job.threads, 1) == 0 ? 1 : job.threads;
-    band_rows_ = round_up(ceil_divide(problem_.out_height, bands), kRows);
+    band_rows_ = round_up(ceil_divide(problem_.out_height, bands), sweeper_.rows);
     bands_ = ceil_divide(problem_.out_height, band_rows_);
+    const int64_t size = static_cast<int64_t>(sizeof(A));
+    streams_ = problem_.result_elements() * size >= kStreamedBytes &&
+               problem_.out_width * size % CONVX_SIMD_BYTES == 0;
   }
 
   int64_t tasks() const { return problem_.images * bands_; }
 
   void run(int64_t begin, int64_t end) const {
     const int64_t taps = problem_.filter_height * problem_.filter_width;
-    const int64_t row_bytes = round_up(tile_.source_rows() * static_cast<int64_t>(sizeof(A*)), 64);
+    const int64_t row_bytes = round_up(sweeper_.source_rows * static_cast<int64_t>(sizeof(A*)), 64);
     const int64_t elements =
-        (tile_.source_rows() + 1 + kRows) * pitch_ + round_up(problem_.filters * (taps + 1), L);
+        (sweeper_.source_rows + 1 + sweeper_.rows) * pitch_ + round_up(problem_.filters * (taps + 1), L);
     Scratch memory(row_bytes + elements * static_cast<int64_t>(sizeof(A)));
     Buffers<A> buffers;
     buffers.rows = memory.template as<const A*>();
     buffers.ring = reinterpret_cast<A*>(memory.template as<unsigned char>() + row_bytes);
-    buffers.zeros = buffers.ring + tile_.source_rows() * pitch_;
+    buffers.zeros = buffers.ring + sweeper_.source_rows * pitch_;
     buffers.results = buffers.zeros + pitch_;
-    buffers.weights = buffers.results + kRows * pitch_;
+    buffers.weights = buffers.results + sweeper_.rows * pitch_;
     buffers.biases = buffers.weights + problem_.filters * taps;
     zero_over(buffers.zeros, pitch_);
     for (int64_t i = 0; i < problem_.filters * taps; ++i) buffers.weights[i] = parameter(job_.filters, i);
@@ -71,6 +76,7 @@ class Kernel {
       const int64_t first = task % bands_ * band_rows_;
       run_band(task / bands_, first, minimum(first + band_rows_, problem_.out_height), buffers);
     }
+    _mm_sfence();  // streamed stores are seen before what the thread does next
   }
 
  private:
@@ -100,7 +106,7 @@ class Kernel {
     if (!kInPlace) return {begin, widest, false};
     const int64_t left = round_up(problem_.padding_left, L);
     if (begin < left) return {begin, minimum(widest, left), false};
-    const int64_t inside = minimum(problem_.width + problem_.padding_left - reach_, widest);
+    const int64_t inside = minimum(problem_.width + problem_.padding_left - sweeper_.reach, widest);
     const int64_t blocks = (inside - begin) / kBlock;
     if (blocks <= 0) return {begin, widest, false};
     return {begin, begin + blocks * kBlock, true};
@@ -108,30 +114,32 @@ class Kernel {
 
   void run_strip(const T* image, T* result, int64_t first, int64_t end, const Strip& strip,
                  const Buffers<A>& buffers) const {
-    const int64_t source_rows = tile_.source_rows();
+    const int64_t source_rows = sweeper_.source_rows;
     const int64_t source_column = strip.begin - problem_.padding_left;
+    const int64_t count = strip.end - strip.begin;
+    const int64_t read = round_up(round_up(count, kBlock) + sweeper_.reach, L);  // of a copied row
     int64_t copied = 0;  // rows of the band that have been in the ring
-    for (int64_t row = first; row < end; row += kRows) {
+    for (int64_t row = first; row < end; row += sweeper_.rows) {
       for (int64_t i = 0; i < source_rows; ++i) {
         const int64_t y = border_index(row - problem_.padding_top + i, problem_.height, problem_.border);
         const T* source = y < 0 ? nullptr : image + y * problem_.width;
         if constexpr (kInPlace) {
           if (strip.in_place) {
-            buffers.rows[i] = source == nullptr ? buffers.zeros : accumulators(source) + source_column;
+            buffers.rows[i] = source == nullptr ? buffers.zeros : source + source_column;
             continue;
           }
         }
         const int64_t position = row - first + i;
         A* copy = buffers.ring + position % source_rows * pitch_;
         if (position == copied) {
-          copy_row(source, problem_, source_column, strip.end - strip.begin + reach_, copy, pitch_);
+          copy_row(source, problem_, source_column, count + sweeper_.reach, copy, read);
           ++copied;
         }
         buffers.rows[i] = copy;
       }
       for (int64_t filter = 0; filter < problem_.filters; ++filter) {
         T* target = result + (filter * problem_.out_height + row) * problem_.out_width + strip.begin;
-        run_tiles(filter, target, minimum(end - row, kRows), strip.end - strip.begin, buffers);
+        run_tiles(filter, target, minimum(end - row, sweeper_.rows), count, buffers);
       }
     }
   }
@@ -140,41 +148,37 @@ class Kernel {
   // or of another type through a buffer.
   void run_tiles(int64_t filter, T* target, int64_t row_count, int64_t count,
                  const Buffers<A>& buffers) const {
-    const A* weight = buffers.weights + filter * problem_.filter_height * problem_.filter_width;
-    const Epilogue<A> epilogue{buffers.biases[filter], problem_.activation};
-    const int64_t direct = kInPlace ? count / kBlock * kBlock : 0;
-    for (int64_t column = 0; column < count; column += kBlock) {
-      Simd<A, L> sum[kRows][kVectors] = {};
-      tile_(buffers.rows, column, weight, sum);
-      CONVX_UNROLLED
-      for (int h = 0; h < kRows; ++h) {
-        if (h >= row_count) break;
-        A* row = buffers.results + h * pitch_;
-        if constexpr (kInPlace) {
-          if (column < direct) row = accumulators(target + h * problem_.out_width);
-        }
-        CONVX_UNROLLED
-        for (int v = 0; v < kVectors; ++v) {
-          store<L>(row + column + v * L, epilogue.template operator()<L>(sum[h][v]));
-        }
-      }
+    Sweep<A> sweep;
+    sweep.rows = buffers.rows;
+    sweep.weight = buffers.weights + filter * problem_.filter_height * problem_.filter_width;
+    sweep.epilogue = {buffers.biases[filter], problem_.activation};
+    sweep.row_count = row_count;
+    int64_t finished = 0;
+    if constexpr (kInPlace) {
+      finished = count / kBlock * kBlock;
+      sweep.begin = 0, sweep.end = finished;
+      sweep.result = target, sweep.pitch = problem_.out_width;
+      sweep.streamed = streams_ && reinterpret_cast<uintptr_t>(target) % CONVX_SIMD_BYTES == 0;
+      sweeper_.run(problem_, sweep);
     }
-    for (int64_t h = 0; h < row_count && direct < count; ++h) {
-      store_row(buffers.results + h * pitch_ + direct, target + h * problem_.out_width + direct,
-                count - direct);
+    if (finished == count) return;
+    sweep.begin = finished, sweep.end = count;
+    sweep.result = buffers.results, sweep.pitch = pitch_;
+    sweep.streamed = false;
+    sweeper_.run(problem_, sweep);
+    for (int64_t h = 0; h < row_count; ++h) {
+      store_row(buffers.results + h * pitch_ + finished, target + h * problem_.out_width + finished,
+                count - finished);
     }
   }
 
-  static CONVX_INLINE A* accumulators(T* values) { return values; }
-  static CONVX_INLINE const A* accumulators(const T* values) { return values; }
-
   const filter2d::Job& job_;
   const FilterProblem& problem_;
-  const Tile tile_;
-  int64_t reach_;          // columns that a tile reads beyond its own
+  const Sweeper<A>& sweeper_;
   int64_t strip_columns_;  // of the widest strip
   int64_t pitch_;          // of copied rows
   int64_t band_rows_, bands_;
+  bool streams_;  // results
 };
 
 }  // namespace image_filter

@@ -6,10 +6,39 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace image_filter {
 
+template <class Element, int Filter>
+Sweeper<Element> fixed_sweeper(const filter2d::Job& job) {
+  switch (job.reuse) {
+    case filter2d::Reuse::none:
+      return sweeper<FixedTile<Element, Filter, 1, false>>(job.problem);
+    case filter2d::Reuse::columns:
+      return sweeper<FixedTile<Element, Filter, 1, true>>(job.problem);
+    case filter2d::Reuse::rows:
+      return sweeper<FixedTile<Element, Filter, kTileRows, false>>(job.problem);
+    default:
+      return sweeper<FixedTile<Element, Filter, kTileRows, true>>(job.problem);
+  }
+}
+
+template <class A>
+Sweeper<A> choose_sweeper(const filter2d::Job& job) {
+  if constexpr (sizeof(A) == 4) {
+    if (filter2d::has_own_kernel(job.problem)) {
+      const int64_t size = job.problem.filter_height;
+      return size == 3   ? fixed_sweeper<A, 3>(job)
+             : size == 5 ? fixed_sweeper<A, 5>(job)
+                         : fixed_sweeper<A, 7>(job);
+    }
+  }
+  return job.reuse == filter2d::Reuse::none ? sweeper<GeneralTile<A, 1>>(job.problem)
+                                            : sweeper<GeneralTile<A, kTileRows>>(job.problem);
+}
+
 // In the caller's threads; less than some ten microseconds of work stays in this one.
-template <class T, class Tile>
-void run_tasks(const filter2d::Job& job, const ThreadPool& pool) {
-  const Kernel<T, Tile> kernel(job);
+template <class T>
+void run_typed(const filter2d::Job& job, const ThreadPool& pool) {
+  const Sweeper<Accumulator<T>> sweeper = choose_sweeper<Accumulator<T>>(job);
+  const Kernel<T> kernel(job, sweeper);
   const int64_t tasks = kernel.tasks();
   const bool tiny = job.problem.flops() < 131072.0;
   if (tiny || pool.threads <= 1 || tasks <= 1) {
@@ -18,36 +47,6 @@ void run_tasks(const filter2d::Job& job, const ThreadPool& pool) {
   }
   pool.parallel_for(tasks, ceil_divide(tasks, pool.threads),
                     [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
-}
-
-template <class T, int Filter>
-void run_fixed(const filter2d::Job& job, const ThreadPool& pool) {
-  using A = Accumulator<T>;
-  switch (job.reuse) {
-    case filter2d::Reuse::none:
-      return run_tasks<T, FixedTile<A, Filter, 1, false>>(job, pool);
-    case filter2d::Reuse::columns:
-      return run_tasks<T, FixedTile<A, Filter, 1, true>>(job, pool);
-    case filter2d::Reuse::rows:
-      return run_tasks<T, FixedTile<A, Filter, kTileRows, false>>(job, pool);
-    case filter2d::Reuse::both:
-      return run_tasks<T, FixedTile<A, Filter, kTileRows, true>>(job, pool);
-  }
-}
-
-template <class T>
-void run_typed(const filter2d::Job& job, const ThreadPool& pool) {
-  using A = Accumulator<T>;
-  if constexpr (sizeof(A) == 4) {
-    if (filter2d::has_own_kernel(job.problem)) {
-      const int64_t size = job.problem.filter_height;
-      if (size == 3) return run_fixed<T, 3>(job, pool);
-      if (size == 5) return run_fixed<T, 5>(job, pool);
-      return run_fixed<T, 7>(job, pool);
-    }
-  }
-  if (job.reuse == filter2d::Reuse::none) return run_tasks<T, GeneralTile<A, 1>>(job, pool);
-  run_tasks<T, GeneralTile<A, kTileRows>>(job, pool);
 }
 
 }  // namespace image_filter

@@ -16,6 +16,17 @@ CONVX_INLINE V window(V low, V high, std::integer_sequence<int, Lanes...>) {
   return __builtin_shufflevector(low, high, (Offset + Lanes)...);
 }
 
+// Holds every sum in its register there: GCC 12 would move all loads of a tile before its first multiply-add,
+// and the multiply-adds into the branches that store their sums, and so run out of registers.
+template <class V, int Rows>
+CONVX_INLINE void keep_all(V (&sum)[Rows][kVectors]) {
+  CONVX_UNROLLED
+  for (int h = 0; h < Rows; ++h) {
+    CONVX_UNROLLED
+    for (int v = 0; v < kVectors; ++v) keep(sum[h][v]);
+  }
+}
+
 // A square filter without dilation, unrolled.
 template <class Element, int Filter, int RowCount, bool ShiftsColumns>
 struct FixedTile {
@@ -83,6 +94,7 @@ struct FixedTile {
         }
       }
       add_columns(source, x, weight, i, sum);
+      keep_all(sum);
     }
   }
 };

@@ -1,0 +1,80 @@
+// A tile's way along its rows: the part of the kernels that depends on the filter, and on nothing else, so
+// that images of every type share it.
+#pragma once
+#include "methods/filter2d/cpu/tile.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+namespace image_filter {
+
+template <class A>
+struct Sweep {
+  const A* const* rows;  // of the source, at the column of result column 0
+  const A* weight;
+  Epilogue<A> epilogue;
+  int64_t begin, end;  // columns; the last block is computed and written whole
+  int64_t row_count;   // rows that are written
+  A* result;
+  int64_t pitch;  // of result
+  // Past the caches, which a result larger than they are would only displace; a line is not read to be
+  // overwritten. Needs whole vectors' alignment.
+  bool streamed;
+};
+
+CONVX_INLINE void store_streamed(float* address, Simd<float, kLanes<float>> value) {
+#if CONVX_SIMD_BYTES == 64
+  _mm512_stream_ps(address, bit_cast<__m512>(value));
+#elif CONVX_SIMD_BYTES == 32
+  _mm256_stream_ps(address, bit_cast<__m256>(value));
+#else
+  _mm_stream_ps(address, bit_cast<__m128>(value));
+#endif
+}
+CONVX_INLINE void store_streamed(double* address, Simd<double, kLanes<double>> value) {
+  store_streamed(reinterpret_cast<float*>(address), bit_cast<Simd<float, kLanes<float>>>(value));
+}
+
+// The sweep of a kind of tile, and what it reads.
+template <class A>
+struct Sweeper {
+  int64_t rows;         // of a tile
+  int64_t source_rows;  // that a tile reads
+  int64_t reach;        // columns that it reads beyond its own
+  void (*run)(const filter2d::FilterProblem&, const Sweep<A>&);
+};
+
+template <class Tile>
+void run_sweep(const filter2d::FilterProblem& problem, const Sweep<typename Tile::A>& sweep) {
+  using A = typename Tile::A;
+  constexpr int L = kLanes<A>;
+  const Tile tile(problem);
+  for (int64_t column = sweep.begin; column < sweep.end; column += kVectors * L) {
+    Simd<A, L> sum[Tile::kRows][kVectors] = {};
+    tile(sweep.rows, column, sweep.weight, sum);
+    CONVX_UNROLLED
+    for (int h = 0; h < Tile::kRows; ++h) {
+      if (h >= sweep.row_count) break;
+      CONVX_UNROLLED
+      for (int v = 0; v < kVectors; ++v) {
+        A* address = sweep.result + h * sweep.pitch + column + v * L;
+        const Simd<A, L> value = sweep.epilogue.template operator()<L>(sum[h][v]);
+        if (sweep.streamed) {
+          store_streamed(address, value);
+        } else {
+          store<L>(address, value);
+        }
+      }
+    }
+  }
+}
+
+template <class Tile>
+Sweeper<typename Tile::A> sweeper(const filter2d::FilterProblem& problem) {
+  const Tile tile(problem);
+  return {Tile::kRows, tile.source_rows(), tile.source_columns() - kVectors * kLanes<typename Tile::A>,
+          run_sweep<Tile>};
+}
+
+}  // namespace image_filter
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx
