@@ -184,9 +184,9 @@ strip_kernel(Arguments<T> a) {
     for (int v = 0; v < kResults; ++v) sum[o][v] = bias;
   }
   using Window = float[kLeft + kColumns + kRight];
-  unrolled<kSourceRows>([&](auto step) {
-    constexpr int i = decltype(step)::value;
-    if constexpr (i + kAhead < kSourceRows) load_row(i + kAhead);
+  unrolled_steps<kSourceRows>([&](auto step) {
+    const int i = step;
+    if (i + kAhead < kSourceRows) load_row(i + kAhead);
     Window window;
     if constexpr (V == Variant::rows_only) {
       CONVX_UNROLL
