@@ -26,6 +26,21 @@ PRODUCTS: problems.Values = {
     "epilogue": ["", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"],
 }
 
+# The small planes of a network's last layers, which are copied as they lie where images are whole pieces.
+PLANES: problems.Values = {
+    "dtype": ["float32", "bfloat16", "float16"],
+    "tf32": [0, 1],
+    "filter": [(1, 1)],
+    "stride": [(1, 1)],
+    "padding": ["none"],
+    "size": [(7, 7), (6, 7), (5, 10)],
+    "channels": [8, 16, 40, 136],
+    "out_channels": [8, 24, 80],
+    "groups": [1],
+    "batch": [1, 2, 5],
+    "epilogue": ["", "bias", "bias relu6", "bias silu"],
+}
+
 # What a 1x1 filter may have beside: strides, and padding, where outputs see nothing but zeros.
 GENERAL: problems.Values = {
     "dtype": ["float32", "bfloat16", "float64"],
@@ -52,8 +67,8 @@ def pointwise() -> Path:
 @pytest.mark.parametrize("operation", problems.OPERATIONS)
 def test_kernels_are_exact(pointwise: Path, device: str, operation: str) -> None:
     """Every candidate of every covering problem gives the float64 reference's result."""
-    lines = []
-    for values in (PRODUCTS, GENERAL):
+    lines: list[str] = []
+    for values in (PRODUCTS, PLANES, GENERAL):
         for layout in problems.LAYOUTS:
             rows = problems.covering(values, seed=len(lines))
             lines += [

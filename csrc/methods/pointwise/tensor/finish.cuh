@@ -272,13 +272,23 @@ class Finish {
   uint32_t without_source_[kPlaces] = {};
 };
 
-// Registers beside the sums that the compiler may rely on.
+// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kMoreRegisters = 24;
+#else
+constexpr int kMoreRegisters = 0;
+#endif
+template <Precision Kind, Access How>
+constexpr int kOtherRegisters = kMoreRegisters + (How == kElements ? 96
+                                                  : Kind == kSplit ? 80
+                                                  : Kind == kTf32  ? 72
+                                                                   : 64);
+
+// Blocks of a multiprocessor that leave these.
 template <Precision Kind, int Lanes, Access How, class Tile>
 constexpr int kBlocks = [] {
   using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + (Kind == kSplit     ? 80
-                                                                  : How == kElements ? 96
-                                                                                     : 64);
+  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + kOtherRegisters<Kind, How>;
   const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
 }();

@@ -129,7 +129,7 @@ constexpr bool with_tile(int index, const Body& body) {
     switch (index) {
       CONVX_TILE(0, 3, 1, 4, 1, 4, 3)
       CONVX_TILE(1, 2, 1, 4, 1, 4, 3)
-      CONVX_TILE(2, 3, 2, 3, 2, 2, 3)
+      CONVX_TILE(2, 2, 2, 3, 2, 2, 4)
       CONVX_TILE(3, 2, 1, 1, 4, 2, 4)
       CONVX_TILE(4, 1, 1, 1, 8, 1, 4)
     }

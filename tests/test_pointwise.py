@@ -1,0 +1,289 @@
+"""Pointwise convolution: its planner on known devices, and on a GPU every plan against float64.
+
+The kernels run without a GPU in test_simt_pointwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from reference import (
+    ACTIVATIONS,
+    DTYPES,
+    OPERATIONS,
+    Case,
+    Tensors,
+    assert_agrees,
+    make,
+    reference,
+    torch_result,
+)
+from torch import Tensor
+
+from convx import _planning, ops
+from convx._arguments import is_channels_last
+
+
+@dataclass(frozen=True)
+class Dense(Case):
+    """A 1x1 convolution; channels and filters are those of all groups together."""
+
+    channels: int = 24
+    filters: int = 40
+    groups: int = 1
+    filter: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @property
+    def out_channels(self) -> int:
+        return self.filters
+
+    def terms(self, operation: str) -> int:
+        if operation == "weight_grad":
+            return super().terms(operation)
+        return (self.filters if operation == "input_grad" else self.channels) // self.groups
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}k{self.filters}"
+
+
+# Planes of whole 16-byte pieces, of 8, of none, small ones, single pixels; channels around the fragments.
+SHAPES = [
+    Dense(),
+    Dense(batch=1, channels=16, filters=96, height=28, width=28),
+    Dense(batch=2, channels=144, filters=32, height=14, width=14),
+    Dense(batch=3, channels=96, filters=80, height=7, width=7),
+    Dense(batch=1, channels=960, filters=160, height=7, width=7),
+    Dense(batch=1, channels=33, filters=17, height=8, width=8),
+    Dense(batch=4, channels=5, filters=3, height=13, width=11),
+    Dense(batch=9, channels=130, filters=66, height=1, width=1),
+    Dense(batch=1, channels=1, filters=1, height=1, width=5),
+    Dense(channels=48, filters=36, groups=3, height=8, width=8),
+    Dense(channels=6, filters=6, groups=6),
+    Dense(stride=(2, 2), height=14, width=14),
+    Dense(stride=(3, 1), height=15, width=9),
+    Dense(padding=(1, 1, 1, 1)),
+    Dense(padding=(0, 2, 3, 1), stride=(2, 2)),
+]
+
+
+def problem_of(
+    case: Case,
+    operation: str = "forward",
+    dtype: torch.dtype = torch.float32,
+    channels_last: bool = False,
+    allow_tf32: bool = False,
+) -> Any:
+    """The planner's description of a case."""
+    return _planning.problem(
+        operation,
+        dtype,
+        channels_last,
+        (case.batch, case.channels, case.height, case.width),
+        (case.out_channels, case.channels // case.group_count, *case.filter),
+        case.stride,
+        case.padding,
+        case.dilation,
+        case.group_count,
+        case.bias,
+        case.activation,
+        allow_tf32,
+    )
+
+
+def plans_of(problem: Any, device: str = "h200") -> list[Any]:
+    """What pointwise would try, the expected fastest first."""
+    core = _planning.core()
+    plans: list[Any] = core.candidates("pointwise", problem, core.Device.known_device(device))
+    return plans
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250", "rx7900", "dcu-z100"])
+def test_every_pointwise_problem_has_plans(device: str, operation: str, channels_last: bool) -> None:
+    for case in SHAPES:
+        for dtype in DTYPES:
+            plans = plans_of(problem_of(case, operation, dtype, channels_last), device)
+            assert plans, (case, dtype)
+            times = [plan.predicted_us for plan in plans]
+            assert times == sorted(times)
+            assert all(0 < time < math.inf for time in times)
+            assert any(plan.candidate == "fma" for plan in plans), "the exact form is always there"
+            assert len({plan.name for plan in plans}) == len(plans)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "allow_tf32", "expected"),
+    [
+        ("h200", torch.float32, False, {"tensor3", "fma"}),
+        ("h200", torch.float32, True, {"tensor", "fma"}),
+        ("h200", torch.bfloat16, False, {"tensor", "fma"}),
+        ("a100", torch.float16, False, {"tensor", "fma"}),
+        ("h200", torch.float64, True, {"fma"}),
+        ("mi250", torch.float32, False, {"tensor", "fma"}),
+        ("rx7900", torch.float16, False, {"fma"}),
+        ("dcu-z100", torch.float32, True, {"fma"}),
+    ],
+)
+def test_precision_decides_the_kernels(
+    device: str, dtype: torch.dtype, allow_tf32: bool, expected: set[str]
+) -> None:
+    problem = problem_of(Dense(height=8, width=8), dtype=dtype, allow_tf32=allow_tf32)
+    assert {plan.candidate for plan in plans_of(problem, device)} >= expected
+    forbidden = {"tensor", "tensor3", "fma"} - expected
+    assert not forbidden & {plan.candidate for plan in plans_of(problem, device)}
+
+
+def test_what_it_refuses() -> None:
+    core = _planning.core()
+    h200 = core.Device.known_device("h200")
+
+    def reason(case: Case) -> str:
+        rows = core.explain(problem_of(case), h200)
+        return next(str(row.reason) for row in rows if row.method == "pointwise")
+
+    assert "3x3" in reason(Case())
+    assert "batch is empty" in reason(Dense(batch=0))
+    assert reason(Dense()) == ""
+
+
+def test_filters_are_packed_alike_for_every_batch() -> None:
+    """A layer keeps its packed filters by the packing's name, whatever tile the batch makes best."""
+    for size in (7, 14, 28):
+        sizes: dict[str, set[int]] = {}
+        for batch in (1, 8, 64):
+            case = Dense(batch=batch, channels=96, filters=160, height=size, width=size)
+            for plan in plans_of(problem_of(case, dtype=torch.bfloat16)):
+                sizes.setdefault(plan.packing, set()).add(plan.packed_weight_bytes)
+        assert all(len(each) == 1 for each in sizes.values()), sizes
+        assert all(each == {0} for packing, each in sizes.items() if not packing)
+        fragments = [packing for packing in sizes if packing]
+        assert len(fragments) == 1, sizes
+        # 16-bit filters are not larger in fragments but for the last of 16 filters and of 16 channels.
+        assert sizes[fragments[0]] == {96 * 160 * 2}
+
+
+def test_predictions_are_not_below_the_floor() -> None:
+    device = _planning.core().Device.known_device("h200")
+    for batch, size in ((64, 112), (256, 14)):
+        case = Dense(batch=batch, channels=64, filters=128, height=size, width=size)
+        for dtype in DTYPES:
+            problem = problem_of(case, dtype=dtype)
+            elements = batch * size * size * (64 + 128) + 64 * 128
+            floor = elements * dtype.itemsize / (device.bandwidth_GBps * 1e3)
+            assert all(plan.predicted_us > floor for plan in plans_of(problem))
+
+
+def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: bool = False) -> Tensor:
+    geometry = (case.stride, case.padding, case.dilation, case.group_count)
+    if operation == "forward":
+        rest = (tensors.bias, *geometry, case.activation, algorithm, tf32)
+        packed = ops.pack_weight(tensors.input, tensors.weight, *rest)
+        kept = packed if packed.numel() else None
+        once = ops.conv2d(tensors.input, tensors.weight, *rest)
+        again = ops.conv2d(tensors.input, tensors.weight, *rest, kept)
+        assert torch.equal(once.isnan(), again.isnan())
+        assert torch.equal(once.nan_to_num(), again.nan_to_num()), "kept filters give other results"
+        return again
+    if operation == "input_grad":
+        size = list(tensors.input.shape)
+        return ops.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *geometry, algorithm, tf32)
+    size = list(tensors.weight.shape)
+    return ops.conv2d_weight_grad(tensors.input, tensors.output_grad, size, *geometry, algorithm, tf32)
+
+
+def algorithms(operation: str, case: Case, tensors: Tensors, allow_tf32: bool = False) -> list[str]:
+    """Every plan, by the name that selects it."""
+    first = tensors.output_grad if operation == "input_grad" else tensors.input
+    problem = problem_of(case, operation, first.dtype, is_channels_last(first), allow_tf32)
+    plans = _planning.core().candidates("pointwise", problem, _planning.device(first.device))
+    return [plan.name for plan in plans]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_plan_agrees(operation: str, dtype: torch.dtype, channels_last: bool) -> None:
+    for case in SHAPES:
+        tensors = make(case, dtype, "cuda", channels_last)
+        own, exact = torch_result(operation, case, tensors), reference(operation, case, tensors)
+        for algorithm in algorithms(operation, case, tensors):
+            result = result_of(operation, case, tensors, algorithm)
+            assert_agrees(result, own, exact, f"{algorithm} {case}", case.terms(operation))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_epilogue(activation: str) -> None:
+    for size in (7, 8, 14):
+        case = Dense(height=size, width=size, bias=True, activation=activation)
+        for dtype in (torch.float32, torch.bfloat16):
+            tensors = make(case, dtype, "cuda")
+            own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
+            for algorithm in algorithms("forward", case, tensors):
+                assert_agrees(result_of("forward", case, tensors, algorithm), own, exact, algorithm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operation", ["forward", "input_grad"])
+def test_tf32_where_it_is_allowed(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for case in SHAPES[:7]:
+        tensors = make(case, torch.float32, "cuda")
+        exact = reference(operation, case, tensors)
+        for algorithm in algorithms(operation, case, tensors, allow_tf32=True):
+            result = result_of(operation, case, tensors, algorithm, tf32=True)
+            error = (result.cpu().double() - exact).norm() / exact.norm()
+            assert error < 6e-4, (algorithm, case)  # two roundings to 11 bits, a sum of products
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [7, 8, 13])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("operation", ["forward", "input_grad"])
+def test_infinities_come_out_as_torch_has_them(operation: str, dtype: torch.dtype, size: int) -> None:
+    case = Dense(channels=40, filters=24, height=size, width=size)
+    tensors = make(case, dtype, "cuda")
+    for tensor in (tensors.input, tensors.output_grad):
+        tensor[0, 3, 1, 1], tensor[0, 7, 1, 2] = float("inf"), -float("inf")
+        tensor[0, 5, 2, 3], tensor[1, 2, 0, 0] = float("nan"), torch.finfo(dtype).max
+    own = torch_result(operation, case, tensors)
+    for algorithm in algorithms(operation, case, tensors):
+        result = result_of(operation, case, tensors, algorithm)
+        assert torch.equal(result.isnan(), own.isnan()), algorithm
+        infinite = own.isinf()
+        assert torch.equal(result.isinf(), infinite), algorithm
+        assert torch.equal(result[infinite], own[infinite]), algorithm
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_bit_for_bit_repeatable(operation: str) -> None:
+    case = Dense(batch=5, channels=200, filters=96, height=14, width=14)
+    for channels_last in (False, True):
+        tensors = make(case, torch.float32, "cuda", channels_last)
+        for algorithm in algorithms(operation, case, tensors):
+            runs = [result_of(operation, case, tensors, algorithm) for _ in range(3)]
+            assert all(torch.equal(run, runs[0]) for run in runs[1:]), algorithm
+
+
+@pytest.mark.gpu
+def test_memory_that_begins_anywhere() -> None:
+    """Pieces of 16 bytes need addresses of multiples of 16; slices of storage have others."""
+    for size in (7, 8, 14):
+        case = Dense(channels=24, filters=32, height=size, width=size)
+        for dtype in (torch.float32, torch.bfloat16):
+            tensors = make(case, dtype, "cuda")
+            for name in ("input", "weight"):
+                tensor = getattr(tensors, name)
+                flat = torch.empty(tensor.numel() + 1, device="cuda", dtype=dtype)
+                setattr(tensors, name, flat[1:].view(tensor.shape).copy_(tensor))
+            own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
+            for algorithm in algorithms("forward", case, tensors):
+                assert_agrees(result_of("forward", case, tensors, algorithm), own, exact, algorithm)
