@@ -33,8 +33,11 @@ class Choice(NamedTuple):
     allow_tf32: bool
 
     def of_gradients(self) -> Choice:
-        """What a gradient is asked for: a candidate ("depthwise/strip") names a kernel of one operation."""
-        return Choice(self.algorithm.split("/", 1)[0], self.allow_tf32)
+        """What a gradient is asked for: the method, whose candidates ("depthwise/strip") are kernels of one
+        operation, and auto where the method does not have the gradient.
+        """
+        method = self.algorithm.split("|", 1)[0].split("/", 1)[0]
+        return Choice(method if method == "auto" else f"{method}|auto", self.allow_tf32)
 
 
 class Calls(NamedTuple):

@@ -202,6 +202,10 @@ def _problem(layer: Any, call: _Call | None) -> Any:
 def _why_not(problem: Any, device: Any, algorithm: str) -> str:
     """The conditions that keep convx from running a problem, or nothing where it can."""
     core = _planning.core()
+    first, *others = algorithm.split("|")
+    if others:
+        reasons = [_why_not(problem, device, each) for each in (first, *others)]
+        return "" if "" in reasons else "; ".join(reasons)
     if algorithm != "auto":
         method = algorithm.split("/", 1)[0]
         able, reason = core.supports(method, problem, device)
@@ -268,7 +272,7 @@ def _shape(layer: Any, calls: list[_Call] | None) -> str:
 
 def _check_algorithm(algorithm: str) -> None:
     names = [row["name"] for row in _planning.core().methods()]
-    if algorithm != "auto" and algorithm.split("/", 1)[0] not in names:
+    if any(each != "auto" and each.split("/", 1)[0] not in names for each in algorithm.split("|")):
         raise ValueError(
             f"algorithm must be one of auto, {', '.join(names)}, or 'method/candidate' as "
             f"convx.explain "

@@ -10,7 +10,8 @@ namespace convx {
 // In order of registration; "native", torch's own convolution, is the last and supports everything.
 const std::vector<const Method*>& methods();
 
-// Throws InvalidArgument, listing what exists, unless algorithm is "auto" or begins with a method's name.
+// Throws InvalidArgument, listing what exists, unless algorithm is "auto" or begins with a method's name, or
+// is several such as "first|second".
 void check_algorithm(const std::string& algorithm);
 
 struct Choice {
@@ -20,7 +21,8 @@ struct Choice {
 };
 
 // algorithm: "auto", a method ("depthwise"), one of its candidates ("depthwise/strip"), or one plan of those
-// by its name_of ("depthwise/strip rows=4 columns=4"). auto takes what was tuned for this very problem, or
+// by its name_of ("depthwise/strip rows=4 columns=4"), or several of all these, "hntmp|auto", of which the
+// first whose method can run the problem counts. auto takes what was tuned for this very problem, or
 // else the plan with the least predicted time, native where it wins by more than 2 %. A named one that can't
 // run throws InvalidArgument with the condition that fails and what could run instead.
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);

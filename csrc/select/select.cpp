@@ -21,6 +21,13 @@ Name split(const std::string& algorithm) {
   return {kernel.substr(0, slash), kernel.substr(slash + 1), has_tiling};
 }
 
+// "hntmp|auto" as {"hntmp", "auto"}; {"hntmp", ""} where there is no second.
+std::pair<std::string, std::string> alternatives(const std::string& algorithm) {
+  const size_t bar = algorithm.find('|');
+  if (bar == std::string::npos) return {algorithm, ""};
+  return {algorithm.substr(0, bar), algorithm.substr(bar + 1)};
+}
+
 const Method* find(const std::string& name) {
   for (const Method* method : methods()) {
     if (name == method->name) return method;
@@ -104,15 +111,28 @@ std::optional<Choice> select_tuned(const ConvProblem& problem, const DeviceTrait
 }  // namespace
 
 void check_algorithm(const std::string& algorithm) {
+  const auto [first, rest] = alternatives(algorithm);
+  if (!rest.empty()) {
+    check_algorithm(first);
+    return check_algorithm(rest);
+  }
   if (algorithm == "auto" || find(split(algorithm).method) != nullptr) return;
   throw InvalidArgument("algorithm must be one of " + join(method_names()) +
-                        ", or 'method/candidate' as convx.explain lists them; got '" + algorithm + "'");
+                        ", or 'method/candidate' as convx.explain lists them, or several of them as "
+                        "'first|second'; got '" +
+                        algorithm + "'");
 }
 
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
   // A call of convx takes less of the host than one of torch: within what measurements differ by, it wins.
   constexpr double kNativeMargin = 1.02;
   check_algorithm(algorithm);
+  const auto [first, rest] = alternatives(algorithm);
+  if (!rest.empty()) {
+    const Method* method = find(split(first).method);
+    const bool able = method == nullptr || method->supports(problem, device).ok;
+    return select(problem, device, able ? first : rest);
+  }
   if (algorithm != "auto") return select_named(problem, device, algorithm);
   if (std::optional<Choice> tuned = select_tuned(problem, device)) return *std::move(tuned);
   Choice best;
