@@ -96,6 +96,7 @@ inline float word_product(uint32_t a, uint32_t b, float sum) {
 }  // namespace detail
 #elif defined(CONVX_MFMA)
 namespace detail {
+using Words = __attribute__((ext_vector_type(2))) uint32_t;
 using Sums = __attribute__((ext_vector_type(4))) float;
 using Shorts = __attribute__((ext_vector_type(4))) short;
 using Halves = __attribute__((ext_vector_type(4))) _Float16;
@@ -160,7 +161,7 @@ CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragme
     sums = __builtin_amdgcn_mfma_f32_16x16x4f32(bits_to_float(a[0]), bits_to_float(b0), sums, 0, 0, 0);
     sums = __builtin_amdgcn_mfma_f32_16x16x4f32(bits_to_float(a[1]), bits_to_float(b1), sums, 0, 0, 0);
   } else {
-    const uint2 words_a = make_uint2(a[0], a[1]), words_b = make_uint2(b0, b1);
+    const detail::Words words_a = {a[0], a[1]}, words_b = {b0, b1};
     if constexpr (std::is_same<T, bfloat16>::value) {
       sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(detail::Shorts, words_a),
                                                        __builtin_bit_cast(detail::Shorts, words_b), sums, 0,
