@@ -1,4 +1,4 @@
-"""`python -m convx info`, `python -m convx demo` and `python -m convx tune`."""
+"""`python -m convx info`, `demo`, `tune` and `filter`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _USAGE = """usage: python -m convx <command>
 
   info    versions, build, libraries, devices, and what each method can run
   demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)
-  tune    measures every way to run a model's convolutions here, and records the fastest (tune --help)"""
+  tune    measures every way to run a model's convolutions here, and records the fastest (tune --help)
+  filter  filters a photo: edges, blur or a filter of yours (filter --help)"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
         from convx.tune.cli import main as tune
 
         return tune(rest)
+    if command == "filter":
+        from convx.filters.cli import main as filter_photo
+
+        return filter_photo(rest)
     asks_for_help = command in ("-h", "--help", "help")
     print(_USAGE, file=sys.stdout if asks_for_help else sys.stderr)
     return 0 if asks_for_help else 2

@@ -16,8 +16,17 @@ from torch import Tensor
 from convx import _eager
 from convx._arguments import Padding, padding_1d, padding_2d, pair, single
 from convx._packed import PackedFilters
+from convx.filters.functional import filter2d, separable_filter2d
 
-__all__ = ["PackedFilters", "conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
+__all__ = [
+    "PackedFilters",
+    "conv1d",
+    "conv2d",
+    "conv2d_input_grad",
+    "conv2d_weight_grad",
+    "filter2d",
+    "separable_filter2d",
+]
 
 
 def _require_tensors(input: object, weight: object, bias: object) -> None:
@@ -55,8 +64,9 @@ def conv2d(
             result. Where a gradient is needed silu, hardswish and gelu run as torch's own operators after the
             convolution, since their derivatives need their input; elsewhere all are fused.
         algorithm: "auto", a method ("depthwise", "native"; see convx.methods()) or one of its kernels
-            ("depthwise/direct"). convx.explain shows what each would do. Gradients take the method, and
-            choose the kernel themselves.
+            ("depthwise/direct"), or several in order, "hntmp|auto", of which the first that can run counts.
+            convx.explain shows what each would do. Gradients take the method where it has that gradient,
+            with a kernel of their own, and "auto" elsewhere.
         packed: keeps the filters from call to call in the order that the kernel reads, while the weight does
             not change and no gradient is needed; convx.nn.Conv2d has one of its own. One object for each
             weight. Writes that the weight's version counter does not see (weight.data) need packed.forget().

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from convx import functional
 from convx._packed import PackedFilters
+from convx.filters.layers import Filter2d, GaussianBlur2d, Sobel2d
 
-__all__ = ["Conv1d", "Conv2d"]
+__all__ = ["Conv1d", "Conv2d", "Filter2d", "GaussianBlur2d", "Sobel2d"]
 
 
 class _RunByConvx(torch.nn.modules.conv._ConvNd):

@@ -1,0 +1,194 @@
+"""Filters as torch modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convx.filters import borders, functional
+
+
+def _require_border(border: str) -> str:
+    if border not in borders.BORDERS:
+        raise ValueError(f"border must be one of {', '.join(borders.BORDERS)}; got {border!r}")
+    return border
+
+
+class Filter2d(torch.nn.Module):
+    """convx.functional.filter2d with a filter of its own.
+
+    Args:
+        filter: (R, S) or a bank (filters, R, S): a tensor or nested lists of numbers.
+        border: "zero", "replicate", "reflect" or "wrap". Default "zero".
+        trainable: whether the filter is a parameter; else it is a buffer. Default False.
+        algorithm: as in filter2d. Default "auto".
+
+    Input (..., height, width); result (..., height, width), for a bank (..., filters, height, width). A
+    buffer follows the dtype of the images, a parameter has to have it, as in torch.nn.Conv2d. Errors as in
+    filter2d.
+
+    >>> import torch, convx
+    >>> sharpen = convx.nn.Filter2d([[0, -1, 0], [-1, 5, -1], [0, -1, 0]], border="replicate")
+    >>> sharpen(torch.randint(256, (3, 64, 64), dtype=torch.uint8)).shape
+    torch.Size([3, 64, 64])
+    """
+
+    filter: Tensor
+
+    def __init__(
+        self, filter: Tensor | Any, border: str = "zero", *, trainable: bool = False, algorithm: str = "auto"
+    ) -> None:
+        super().__init__()
+        values = filter if isinstance(filter, Tensor) else torch.tensor(filter)
+        if not values.is_floating_point():
+            values = values.to(torch.get_default_dtype())
+        if values.dim() not in (2, 3) or 0 in values.shape:
+            raise ValueError(
+                f"filter must be (height, width) or a bank (filters, height, width), none of them empty, got "
+                f"shape {tuple(values.shape)}"
+            )
+        self.border = _require_border(border)
+        self.algorithm = algorithm
+        if trainable:
+            self.filter = torch.nn.Parameter(values.detach().clone())
+        else:
+            self.register_buffer("filter", values.detach().clone())
+
+    def forward(self, images: Tensor) -> Tensor:
+        filter = self.filter
+        if not isinstance(filter, torch.nn.Parameter):
+            filter = filter.to(torch.float32 if images.dtype == torch.uint8 else images.dtype)
+        return functional.filter2d(images, filter, self.border, algorithm=self.algorithm)
+
+    def extra_repr(self) -> str:
+        text = f"{'x'.join(map(str, self.filter.shape))}, border={self.border}"
+        return text if self.algorithm == "auto" else f"{text}, algorithm={self.algorithm}"
+
+
+def _gaussian(sigma: float, extent: int) -> Tensor:
+    """Weights at the middles of the pixels, in float64, with sum 1."""
+    places = torch.arange(extent, dtype=torch.float64) - (extent - 1) / 2
+    weights = torch.exp(-0.5 * (places / sigma) ** 2)
+    return weights / weights.sum()
+
+
+def _pair(name: str, value: Any, kind: type) -> tuple[Any, Any]:
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(pair) != 2 or not all(isinstance(each, (int, kind)) for each in pair):
+        raise ValueError(f"{name} takes one number or a pair (height, width), got {value!r}")
+    return pair
+
+
+class GaussianBlur2d(torch.nn.Module):
+    """Blurs with a Gaussian, as two passes of one dimension.
+
+    Args:
+        sigma: its standard deviation in pixels, a number or (height, width), above 0.
+        size: extent of the filter in pixels, odd, an int or (height, width). Default: up to 3 sigma to each
+            side, where 0.3 % of a Gaussian lie beyond.
+        border: "zero", "replicate", "reflect" or "wrap". Default "reflect", which keeps edges' brightness.
+        algorithm: as in filter2d. Default "auto".
+
+    Input (..., height, width) of every dtype of filter2d, the result alike. The weights have the sum 1.
+
+    >>> import torch, convx
+    >>> blur = convx.nn.GaussianBlur2d(1.5)
+    >>> blur(torch.rand(3, 64, 64)).shape, blur.size
+    (torch.Size([3, 64, 64]), (11, 11))
+    """
+
+    column: Tensor
+    row: Tensor
+
+    def __init__(
+        self,
+        sigma: float | Sequence[float],
+        size: int | Sequence[int] | None = None,
+        border: str = "reflect",
+        *,
+        algorithm: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.sigma: tuple[float, float] = _pair("sigma", sigma, float)
+        if not all(0 < each < math.inf for each in self.sigma):
+            raise ValueError(f"sigma must be above 0 and finite, got {sigma!r}")
+        if size is None:
+            size = tuple(2 * math.ceil(3 * each) + 1 for each in self.sigma)
+        self.size: tuple[int, int] = _pair("size", size, int)
+        if not all(each >= 1 and each % 2 == 1 for each in self.size):
+            raise ValueError(f"size must be odd and at least 1, so that the blur moves nothing, got {size!r}")
+        self.border = _require_border(border)
+        self.algorithm = algorithm
+        for name, spread, extent in zip(("column", "row"), self.sigma, self.size, strict=True):
+            self.register_buffer(name, _gaussian(spread, extent), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
+        return functional.separable_filter2d(
+            images, self.column.to(wanted), self.row.to(wanted), self.border, algorithm=self.algorithm
+        )
+
+    def extra_repr(self) -> str:
+        return f"sigma={self.sigma}, size={self.size}, border={self.border}"
+
+
+class Sobel2d(torch.nn.Module):
+    """Derivatives by Sobel's 3x3 filters, or their magnitude.
+
+    Args:
+        magnitude: True (the default): the length of the gradient, (..., height, width). False: both
+            derivatives, (..., 2, height, width): along the width, rising to the right, then along the height,
+            rising downwards.
+        normalized: divides the filters by 8, so that the derivatives are per pixel. Default False: Sobel's
+            own weights, as in OpenCV.
+        border: "zero", "replicate", "reflect" or "wrap". Default "replicate", which adds no edges.
+        algorithm: as in filter2d. Default "auto".
+
+    Input (..., height, width) of every dtype of filter2d; the image is read once for both derivatives. For
+    uint8 images the magnitude is computed in float32, rounded to nearest even and limited to 0 ... 255;
+    derivatives, which may be negative, are given in float32.
+
+    >>> import torch, convx
+    >>> ramp = torch.arange(5.0).expand(5, 5)
+    >>> convx.nn.Sobel2d(magnitude=False, normalized=True)(ramp)[:, 2, 2]
+    tensor([1., 0.])
+    """
+
+    filter: Tensor
+
+    def __init__(
+        self,
+        magnitude: bool = True,
+        *,
+        normalized: bool = False,
+        border: str = "replicate",
+        algorithm: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.magnitude, self.normalized = magnitude, normalized
+        self.border = _require_border(border)
+        self.algorithm = algorithm
+        across = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+        bank = torch.stack([across, across.t()]) / (8 if normalized else 1)
+        self.register_buffer("filter", bank, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        values = images.float() if images.dtype == torch.uint8 else images
+        both = functional.filter2d(
+            values, self.filter.to(values.dtype), self.border, algorithm=self.algorithm
+        )
+        if not self.magnitude:
+            return both
+        length: Tensor = torch.linalg.vector_norm(
+            both, dim=-3
+        )  # its derivative at 0 is 0, not NaN as hypot's
+        if images.dtype == torch.uint8:
+            return length.round().clamp(0, 255).to(torch.uint8)
+        return length
+
+    def extra_repr(self) -> str:
+        return f"magnitude={self.magnitude}, normalized={self.normalized}, border={self.border}"
