@@ -1,3 +1,8 @@
+from typing import Any
+
+# A submodule: the tilings and sources of the pointwise pipeline.
+generator: Any
+
 class Problem:
     """One convolution, described without tensors."""
 

@@ -1,10 +1,10 @@
-// convx._core.generator: the tilings of the pointwise pipeline, and why a tiling is not one of them.
+// convx._core.generator: the tilings of the pointwise pipeline, why a tiling is not one of them, and sources.
 #include "python/generator.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "methods/pointwise/generator/tiling.h"
+#include "methods/pointwise/generator/source.h"
 
 namespace py = pybind11;
 using namespace convx;
@@ -31,6 +31,13 @@ void require_supported(const ConvProblem& problem, const DeviceTraits& device) {
   if (support.ok) return;
   throw InvalidArgument("problem: no kernel is generated for " + describe(problem) + " on " + device.name +
                         ": " + support.reason);
+}
+
+void require_allowed(const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+  require_supported(problem, device);
+  for (const Check& each : check(tiling, Space(problem, device), false)) {
+    if (!each.holds) throw InvalidArgument("tiling: " + each.constraint + ": " + each.reason);
+  }
 }
 
 }  // namespace
@@ -88,14 +95,30 @@ void bind_generator(py::module_& parent) {
         return is_allowed(tiling, Space(problem, device), exact);
       },
       py::arg("problem"), py::arg("device"), py::arg("tiling"), py::arg("exact") = false);
+  py::class_<Source>(module, "Source", "A generated kernel: its name and its text.")
+      .def_readonly("name", &Source::name)
+      .def_readonly("text", &Source::text);
+  module.def(
+      "source",
+      [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+        require_allowed(problem, device, tiling);
+        return source(problem, tiling, device.lanes);
+      },
+      py::arg("problem"), py::arg("device"), py::arg("tiling"));
+  module.def(
+      "launch_shape",
+      [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+        require_allowed(problem, device, tiling);
+        const LaunchShape shape = launch_shape(tiling, Space(problem, device));
+        return py::dict(py::arg("blocks") = shape.blocks, py::arg("threads") = shape.threads,
+                        py::arg("shared_bytes") = shape.shared_bytes);
+      },
+      py::arg("problem"), py::arg("device"), py::arg("tiling"));
   module.def(
       "resources",
       [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
-        require_supported(problem, device);
+        require_allowed(problem, device, tiling);
         const Space space(problem, device);
-        for (const Check& each : check(tiling, space, false)) {
-          if (!each.holds) throw InvalidArgument("tiling: " + each.constraint + ": " + each.reason);
-        }
         return py::dict(py::arg("shared_limit") = shared_limit(tiling, space),
                         py::arg("used_shared") = used_shared(tiling, space),
                         py::arg("register_limit") = register_limit(tiling, space),

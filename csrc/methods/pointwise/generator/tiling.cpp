@@ -237,6 +237,14 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("padding is not 0");
   }
   if (problem.batch == 0) return Support::no("the batch is empty");
+  // Offsets within an image have 32 bits in the kernels.
+  constexpr int64_t kMost = int64_t(1) << 31;
+  const int64_t in_elements = problem.in_channels * problem.in_height * problem.in_width;
+  const int64_t out_elements = problem.out_channels * problem.out_height * problem.out_width;
+  if (in_elements >= kMost || out_elements >= kMost) {
+    return Support::no("an image has " + text(std::max(in_elements, out_elements)) +
+                       " elements; kernels are generated for less than " + text(kMost));
+  }
   return Support::yes();
 }
 
