@@ -15,12 +15,13 @@ CONVX_DEVICE void make_opaque(uint32_t& value) {
   asm volatile("" : "+v"(value));
 #endif
 }
-
-// What stands before is not scheduled after, nor the other way round, where a compiler would else issue all
-// of a long body's loads first and run out of registers.
-CONVX_DEVICE void schedule_barrier() {
-#if defined(CONVX_HIP) && defined(__HIP_DEVICE_COMPILE__)
-  __builtin_amdgcn_sched_barrier(0);
+CONVX_DEVICE void make_opaque(float& value) {
+#if defined(CONVX_SIMT)
+  (void)value;
+#elif defined(CONVX_CUDA)
+  asm volatile("" : "+f"(value));
+#elif defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+v"(value));
 #endif
 }
 

@@ -72,7 +72,10 @@ struct Reader {
   }
   CONVX_DEVICE float pixel(const T* row, int j) const {
     if constexpr (Edge) {
-      return row == nullptr || edge[j] < 0 ? 0.0f : read_pixel(row + edge[j]);
+      // Tested anew: the tests of all columns would fill AMD GPUs' scalar registers.
+      uint32_t place = static_cast<uint32_t>(edge[j]);
+      make_opaque(place);
+      return row == nullptr || static_cast<int>(place) < 0 ? 0.0f : read_pixel(row + place);
     } else {
       return read_pixel(row + (column + j));
     }
@@ -116,6 +119,26 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
   }
 }
 
+// All filters on the rows of a warp.
+template <int Lanes, bool Columns, int Rows, bool Edge, class T, int Filter>
+CONVX_DEVICE void run_bank(const Arguments<T>& a, const Reader<Edge, T, Filter>& reader, int first_row,
+                           int result_column, T* result, int lane) {
+  using F = FilterElement<T>;
+  const int64_t plane = static_cast<int64_t>(a.out_height) * a.out_width;
+  CONVX_NO_UNROLL
+  for (int f = 0; f < a.filters_count; ++f, result += plane) {
+    // Per lane: as many scalar loads at once, AMD GPUs have no scalar registers for.
+    uint32_t first = 0;
+    make_opaque(first);
+    const F* filter = a.filters + static_cast<int64_t>(f) * (Filter * Filter) + first;
+    float tap[Filter * Filter];
+    CONVX_UNROLL
+    for (int i = 0; i < Filter * Filter; ++i) tap[i] = widen(load<F, 1>(filter + i).element[0]);
+    const float bias = a.bias != nullptr ? widen(load<F, 1>(a.bias + f).element[0]) : 0.0f;
+    walk<Lanes, Columns, Rows>(a, reader, tap, bias, first_row, result_column, result, lane);
+  }
+}
+
 template <int Lanes, class T, int Filter, bool Columns, int Rows>
 CONVX_KERNEL(kThreads, (Filter <= 5 ? 4 : 2))
 filter_reuse_kernel(Arguments<T> a) {
@@ -126,34 +149,20 @@ filter_reuse_kernel(Arguments<T> a) {
   const uint32_t above = a.segments.quotient(unit), image = a.chunks.quotient(above);
   const int segment = static_cast<int>(unit - above * a.segments.divisor);
   const int first_row = static_cast<int>(above - image * a.chunks.divisor) * a.chunk_rows;
-  const int first_column = segment * Lanes - a.left;
+  const int first_column = segment * Lanes - a.left, result_column = segment * Lanes + lane;
   // The last warp of a row keeps all its lanes, whose pixels the others need.
   const bool inside = first_column >= 0 && first_column + Lanes + Filter - 1 <= a.width &&
                       first_row - a.top >= 0 && first_row - a.top + a.chunk_rows + Filter - 1 <= a.height;
   const T* pixels = a.images + static_cast<int64_t>(image) * a.height * a.width;
-  const int64_t plane = static_cast<int64_t>(a.out_height) * a.out_width;
-  T* result = a.result + static_cast<int64_t>(image) * a.filters_count * plane;
-  CONVX_NO_UNROLL
-  for (int f = 0; f < a.filters_count; ++f, result += plane) {
-    // Per lane: as many scalar loads at once, AMD GPUs have no scalar registers for.
-    uint32_t first = 0;
-    make_opaque(first);
-    const FilterElement<T>* filter = a.filters + static_cast<int64_t>(f) * (Filter * Filter) + first;
-    float tap[Filter * Filter];
-    CONVX_UNROLL
-    for (int i = 0; i < Filter * Filter; ++i)
-      tap[i] = widen(load<FilterElement<T>, 1>(filter + i).element[0]);
-    const float bias = a.bias != nullptr ? widen(load<FilterElement<T>, 1>(a.bias + f).element[0]) : 0.0f;
-    const int result_column = segment * Lanes + lane;
-    if (inside) {
-      Reader<false, T, Filter> reader{pixels, a.height, a.width, a.border, 0, {}};
-      reader.start(first_column + lane);
-      walk<Lanes, Columns, Rows>(a, reader, tap, bias, first_row, result_column, result, lane);
-    } else {
-      Reader<true, T, Filter> reader{pixels, a.height, a.width, a.border, 0, {}};
-      reader.start(first_column + lane);
-      walk<Lanes, Columns, Rows>(a, reader, tap, bias, first_row, result_column, result, lane);
-    }
+  T* result = a.result + static_cast<int64_t>(image) * a.filters_count * a.out_height * a.out_width;
+  if (inside) {
+    Reader<false, T, Filter> reader{pixels, a.height, a.width, a.border, 0, {}};
+    reader.start(first_column + lane);
+    run_bank<Lanes, Columns, Rows>(a, reader, first_row, result_column, result, lane);
+  } else {
+    Reader<true, T, Filter> reader{pixels, a.height, a.width, a.border, 0, {}};
+    reader.start(first_column + lane);
+    run_bank<Lanes, Columns, Rows>(a, reader, first_row, result_column, result, lane);
   }
 }
 

@@ -159,6 +159,13 @@ filter_strip_kernel(Arguments<T> a) {
           for (int v = 0; v < kColumns; ++v) sum[o][v] = multiply_add(window[q + v], tap, sum[o][v]);
         }
       }
+      // Or compilers would delay the sums of a row to the branch that stores them, and keep what they add.
+      CONVX_UNROLL
+      for (int o = 0; o < kRows; ++o) {
+        if (i < o || i >= o + Filter) continue;
+        CONVX_UNROLL
+        for (int v = 0; v < kColumns; ++v) make_opaque(sum[o][v]);
+      }
       constexpr int o = i - (Filter - 1);
       if constexpr (o >= 0) {
         if (place.makes && place.result_row + o < a.out_height) {

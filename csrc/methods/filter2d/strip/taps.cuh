@@ -20,10 +20,7 @@ class Taps {
     }
   }
   CONVX_DEVICE void next_image_row() {
-    if constexpr (!kHeld) {
-      make_opaque(first_);
-      schedule_barrier();
-    }
+    if constexpr (!kHeld) make_opaque(first_);
   }
   CONVX_DEVICE void read(int r, float (&row)[Filter]) const {
     if constexpr (kHeld) {
