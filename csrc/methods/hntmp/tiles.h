@@ -62,7 +62,9 @@ constexpr Tile tile_of(int index) {
 // sums take twice the registers.
 constexpr bool has_dtype(int index, DType dtype) {
   if (dtype == DType::float32) return true;
-  return index >= kTaps1 && (dtype != DType::float64 || tile_of(index).sums() <= 56);
+  if (dtype == DType::float64)
+    return index == kAny || (tile_of(index).sums() <= 56 && tile_of(index).stride == 1 && index > kTaps1);
+  return index >= kTaps1;
 }
 
 }  // namespace convx::hntmp

@@ -11,6 +11,11 @@ namespace {
 // Filters of the source channels that are added up at a time, in the first-level cache beside the input's
 // rows.
 constexpr int64_t kFilterBytes = 16 * 1024;
+// Products that are summed apart before they join a result's total, for the sake of rounding; without fused
+// multiply-adds each product is rounded too.
+constexpr int64_t products_apart(CpuIsa isa) {
+  return isa == CpuIsa::baseline ? 48 : 128;
+}
 // Staged input and sums of a task, in a second-level cache.
 constexpr int64_t kTaskBytes = 640 * 1024;
 
@@ -69,6 +74,8 @@ std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits&
   const int64_t block_channels = kBlockVectors * lanes, blocks = divide_up(s.result_channels, block_channels);
   const Share share = best_share(s, blocks, block_channels, problem, device);
   const int64_t channel_bytes = s.taps() * block_channels * element_size(problem.dtype);
+  const int64_t channels =
+      std::max<int64_t>(std::min(kFilterBytes / channel_bytes, products_apart(device.isa) / s.taps()), 1);
   Plan plan;
   plan.candidate = "cpu";
   plan.tiling = {{"vector_lanes", lanes},
@@ -76,8 +83,7 @@ std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits&
                  {"block_channels", block_channels},
                  {"rows", share.rows},
                  {"blocks", share.blocks},
-                 {"source_channels", std::clamp<int64_t>(kFilterBytes / channel_bytes, 4,
-                                                         std::max<int64_t>(s.source_channels, 4))}};
+                 {"source_channels", channels}};
   plan.packing = filters::crsk_name(problem, block_channels);
   plan.packed_weight_bytes = filters::crsk_bytes(problem, block_channels);
   plan.predicted_us = std::max(share.us, problem.bytes() / (device.bandwidth_GBps * 1e3)) + 5;

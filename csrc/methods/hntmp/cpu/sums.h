@@ -23,6 +23,7 @@ struct Window {
 constexpr int kMostPixels = CONVX_SIMD_BYTES == 64 ? 14 : 6;
 
 // Adds the window's products to the sums of Pixels neighbours: sums[vector * vector_step + pixel * L + lane].
+// They are summed apart first: one sum over all channels would have a rounding error that grows with them.
 template <class A, int Pixels>
 __attribute__((noinline)) void add_products(const Window<A>& window, const A* weight, bool first, A* sums,
                                             int64_t vector_step) {
@@ -30,10 +31,7 @@ __attribute__((noinline)) void add_products(const Window<A>& window, const A* we
   using V = Simd<A, L>;
   V low[Pixels], high[Pixels];
   CONVX_UNROLLED
-  for (int p = 0; p < Pixels; ++p) {
-    low[p] = first ? V{} : load<L>(sums + p * L);
-    high[p] = first ? V{} : load<L>(sums + vector_step + p * L);
-  }
+  for (int p = 0; p < Pixels; ++p) low[p] = high[p] = V{};
   const A* channel = window.data;
   for (int64_t c = 0; c < window.channels; ++c, channel += window.channel_step) {
     for (int64_t tap = 0; tap < window.taps; ++tap, weight += 2 * L) {
@@ -49,8 +47,8 @@ __attribute__((noinline)) void add_products(const Window<A>& window, const A* we
   }
   CONVX_UNROLLED
   for (int p = 0; p < Pixels; ++p) {
-    store<L>(sums + p * L, low[p]);
-    store<L>(sums + vector_step + p * L, high[p]);
+    store<L>(sums + p * L, first ? low[p] : low[p] + load<L>(sums + p * L));
+    store<L>(sums + vector_step + p * L, first ? high[p] : high[p] + load<L>(sums + vector_step + p * L));
   }
 }
 

@@ -1,0 +1,92 @@
+"""hntmp's GPU kernels on the host executor: every tile, whole and split, at 32 and 64 lanes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from simt import build as programs
+from test_simt import DEVICES, ORDERS, pytestmark, run_all
+
+__all__ = ["pytestmark"]
+
+# Sizes are around those of the tiles; channels around those of a warp's slots and of a block.
+PROBLEMS = {
+    "a whole image": "channels=12 out_channels=10 size=7,7 filter=3 padding=1 batch=2 bias=1 activation=relu",
+    "a whole image, channels left over": "channels=36 out_channels=5 size=7,7 filter=3 padding=1",
+    "whole rows, more than two tiles": "channels=9 out_channels=6 size=16,14 filter=3 padding=1",
+    "whole rows of one tile": "channels=5 out_channels=9 size=5,14 filter=3 padding=1 batch=2 bias=1",
+    "ragged both ways": "channels=7 out_channels=5 size=9,23 filter=3 padding=1 bias=1 activation=relu6",
+    "no padding": "channels=4 out_channels=20 size=10,9 filter=3",
+    "padding on some sides": "channels=3 out_channels=6 size=6,5 filter=3 padding=0,2,3,1",
+    "more padding than filter": "channels=2 out_channels=6 size=4,3 filter=3 padding=5,4,3,6",
+    "groups": "channels=18 groups=3 out_channels=12 size=8,8 filter=3 padding=1 bias=1",
+    "one channel a group": "channels=6 groups=6 out_channels=6 size=9,8 filter=3 padding=1",
+    "one pixel": "channels=70 out_channels=70 size=1,1 filter=3 padding=1",
+    "pointwise": "channels=40 out_channels=33 size=7,8 filter=1 bias=1 activation=silu",
+    "pointwise, rows of no seven": "channels=20 out_channels=9 size=5,5 filter=1",
+    "pointwise with a stride": "channels=6 out_channels=9 size=9,15 filter=1 stride=2",
+    "5x5": "channels=6 out_channels=9 size=9,10 filter=5 padding=2 bias=1",
+    "7x7 with a stride": "channels=3 out_channels=18 size=15,17 filter=7 padding=3 stride=2",
+    "3x3 with a stride": "channels=10 out_channels=7 size=12,13 filter=3 padding=1 stride=2 bias=1",
+    "5x5 with a stride": "channels=3 out_channels=5 size=12,13 filter=5 padding=2 stride=2",
+    "a row": "channels=6 out_channels=9 size=6,17 filter=1,7 padding=0,0,3,3",
+    "a column": "channels=6 out_channels=9 size=17,6 filter=7,1 padding=3,3,0,0",
+    "an even filter": "channels=6 out_channels=9 size=7,9 filter=2,4 padding=1 bias=1",
+    "dilation": "channels=6 out_channels=9 size=13,12 filter=3 padding=2 dilation=2",
+    "uneven strides and dilation": "channels=5 out_channels=8 size=14,19 filter=3,2 stride=3,2 dilation=1,3",
+}
+GRADIENTS = {
+    "3x3": "channels=12 groups=2 out_channels=20 size=9,10 filter=3 padding=1",
+    "a whole image": "channels=10 out_channels=12 size=7,7 filter=3 padding=1",
+    "whole rows": "channels=5 out_channels=9 size=6,14 filter=3 padding=1",
+    "more padding than filter": "channels=4 out_channels=6 size=5,6 filter=3 padding=4,3,5,3",
+    "no padding": "channels=4 out_channels=6 size=7,6 filter=5,3",
+    "dilation": "channels=4 out_channels=6 size=9,9 filter=2,3 dilation=2 padding=1",
+}
+SPLITS = "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1 activation=relu"
+
+
+def line(problem: str, device: str, orders: str, **more: str) -> str:
+    """A line for the driver; groups are 1 unless the problem says otherwise."""
+    channels, _, rest = problem.partition(" ")
+    groups = "" if rest.startswith("groups") else " groups=1"
+    items = "".join(f" {key}={value}" for key, value in more.items())
+    return f"device={device} {channels}{groups} {rest} orders={orders}{items}"
+
+
+@pytest.fixture(scope="session")
+def driver() -> Path:
+    """The method's driver."""
+    return programs.build(["hntmp"]) / "hntmp"
+
+
+def tiles(output: str) -> set[str]:
+    """The candidates that ran."""
+    return set(re.findall(r"^RUN +\w+ (\w+) ", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_float32_by_every_tile(driver: Path, device: str) -> None:
+    """Exact results in every order of lanes, warps and blocks, and every kernel took part."""
+    lines = [line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
+    lines += [line(problem, device, "shuffled", operation="input_grad") for problem in GRADIENTS.values()]
+    lines.append(line(SPLITS, device, ",".join(ORDERS)))
+    output = run_all(driver, lines)
+    assert "\nNONE " not in output, "a problem was left out"
+    whole = {"tile", "small", "image", "rows", "taps", "general"}
+    assert tiles(output) >= whole | {"tile_split", "small_split", "image_split", "taps_split"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["h200", "mi250"])
+def test_other_types(driver: Path, device: str, dtype: str) -> None:
+    """The kernels that the other element types have."""
+    lines = [line(problem, device, "shuffled", dtype=dtype) for problem in list(PROBLEMS.values())[::2]]
+    gradients = list(GRADIENTS.values())[::2]
+    lines += [line(problem, device, "reverse", dtype=dtype, operation="input_grad") for problem in gradients]
+    lines.append(line(SPLITS, device, "forward", dtype=dtype))
+    output = run_all(driver, lines)
+    assert "\nNONE " not in output, "a problem was left out"
+    assert tiles(output) >= {"taps", "general", "taps_split"}
