@@ -1,5 +1,6 @@
 #include <stdexcept>
 
+#include "methods/cuconv/cuconv.h"
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
@@ -12,6 +13,7 @@ const CpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_cpu, nullptr},
     {&filter2d::method, filter2d::launch_cpu, nullptr},
     {&hntmp::method, hntmp::launch_cpu, hntmp::pack_weight_cpu},
+    {&cuconv::method, cuconv::launch_cpu, cuconv::pack_weight_cpu},
 };
 
 }  // namespace

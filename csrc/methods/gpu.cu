@@ -1,5 +1,6 @@
 #include <stdexcept>
 
+#include "methods/cuconv/cuconv.h"
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
@@ -14,6 +15,7 @@ const GpuLauncher kLaunchers[] = {
     {&filter2d::method, filter2d::launch_gpu, nullptr},
     {&pointwise::method, pointwise::launch_gpu, pointwise::pack_weight_gpu},
     {&hntmp::method, hntmp::launch_gpu, hntmp::pack_weight_gpu},
+    {&cuconv::method, cuconv::launch_gpu, cuconv::pack_weight_gpu},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "select/registry.h"
 
+#include "methods/cuconv/cuconv.h"
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
@@ -10,7 +11,7 @@ namespace convx {
 
 const std::vector<const Method*>& methods() {
   static const std::vector<const Method*> table = {&depthwise::method, &filter2d::method, &pointwise::method,
-                                                   &hntmp::method, &native::method};
+                                                   &hntmp::method,     &cuconv::method,   &native::method};
   return table;
 }
 

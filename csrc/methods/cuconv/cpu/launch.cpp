@@ -1,0 +1,37 @@
+// Describes a problem to the kernels of the instruction set asked for.
+#include "methods/cuconv/cpu/job.h"
+#include "methods/cuconv/cuconv.h"
+#include "methods/filters/crsk.h"
+
+namespace convx::cuconv {
+
+void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa) {
+  const bool forward = problem.operation == Operation::forward;
+  Job job{};
+  job.dtype = problem.dtype;
+  job.activation = forward ? problem.activation : Activation::none;
+  job.source = forward ? pointers.input : pointers.output_grad;
+  job.weight = pointers.packed_weight;
+  job.bias = forward ? pointers.bias : nullptr;
+  job.result = pointers.result;
+  job.workspace = plan.workspace_bytes > 0 ? pointers.workspace : nullptr;
+  job.sweep = sweep_of(problem);
+  job.images = plan["images"];
+  job.positions = plan["positions"];
+  switch (isa) {
+    case CpuIsa::avx512:
+      return avx512::run(job, pool);
+    case CpuIsa::avx2:
+      return avx2::run(job, pool);
+    case CpuIsa::baseline:
+      return baseline::run(job, pool);
+  }
+}
+
+void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     const ThreadPool& pool) {
+  filters::pack_crsk_cpu(problem, plan["filters"], weight, packed, pool);
+}
+
+}  // namespace convx::cuconv

@@ -1,0 +1,24 @@
+// Dense convolution as scalar products along the channels, "cuConv: CUDA implementation of convolution for
+// CNN inference" (Jordà, Valero-Lara, Peña 2021): NCHW as it is, filters as they are, lanes along output
+// pixels.
+//
+// two_stage is the paper's: a block takes one filter row (k, r, s), a plane of partial sums a tap, and a
+// second kernel adds the planes. two_stage_blocked takes several filters and pixels a thread, split gives
+// each plane a share of the channels instead of a tap, and fused sums everything inside a block.
+#pragma once
+#include "select/launch.h"
+#include "select/method.h"
+
+namespace convx::cuconv {
+
+extern const Method method;
+
+void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
+void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     Stream stream);
+void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa);
+void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     const ThreadPool& pool);
+
+}  // namespace convx::cuconv

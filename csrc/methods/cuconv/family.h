@@ -1,0 +1,17 @@
+// The planning halves: what there is on GPUs and on CPUs.
+#pragma once
+#include <vector>
+
+#include "select/method.h"
+
+namespace convx::cuconv {
+
+// Every way to run a supported problem, best first within each candidate.
+void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+
+// What planes of partial sums may take: the environment variable CONVX_WORKSPACE_LIMIT_MB, read once, or the
+// paper's 1 GB.
+int64_t workspace_limit();
+
+}  // namespace convx::cuconv

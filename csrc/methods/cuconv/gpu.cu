@@ -1,0 +1,94 @@
+#include <stdexcept>
+
+#include "methods/cuconv/cuconv.h"
+#include "methods/cuconv/launch.h"
+#include "methods/cuconv/stages/products.cuh"
+#include "methods/cuconv/stages/sum.cuh"
+#include "methods/filters/crsk.cuh"
+#include "platform/launch.h"
+
+namespace convx::cuconv {
+namespace {
+
+template <class T>
+void launch_products(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
+  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
+  const auto number = [](int64_t value) { return static_cast<int>(value); };
+  const int64_t threads = plan["threads"], pixel_blocks = divide_up(s.result_plane(), threads);
+  stages::ProductArguments<T> a{};
+  a.source = static_cast<const T*>(operands.source);
+  a.weight = static_cast<const T*>(operands.weight);
+  a.bias = static_cast<const T*>(operands.bias);
+  a.result = static_cast<T*>(operands.result);
+  a.partial = static_cast<Accumulator<T>*>(operands.partial);
+  a.results = s.results();
+  a.groups = number(s.groups), a.channels = number(s.channels), a.filters = number(s.filters);
+  a.source_height = number(s.source_height), a.source_width = number(s.source_width);
+  a.result_width = number(s.result_width), a.result_plane = number(s.result_plane());
+  a.filter_width = number(s.filter_width), a.taps = number(s.taps());
+  a.stride_h = number(s.stride_h), a.stride_w = number(s.stride_w);
+  a.dilation_h = number(s.dilation_h), a.dilation_w = number(s.dilation_w);
+  a.top = number(s.top), a.left = number(s.left);
+  a.pixel_blocks = divide_by(pixel_blocks);
+  a.divide_taps = divide_by(s.taps());
+  a.all_filters = divide_by(s.groups * s.filters);
+  a.activation = operands.activation;
+  const int64_t blocks = s.batch * s.groups * s.filters * s.taps() * pixel_blocks;
+  launch_kernel(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
+                static_cast<uint32_t>(threads), 0, stream, a);
+}
+
+template <class T>
+void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
+  const Grid grid{static_cast<uint32_t>(divide_up(s.results(), stages::kSumThreads))};
+  launch_overlapped(plan["overlap"] != 0, stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0,
+                    stream, static_cast<const Accumulator<T>*>(operands.partial),
+                    static_cast<const T*>(operands.bias), static_cast<T*>(operands.result), s.results(),
+                    static_cast<int>(plan["planes"]), static_cast<int>(s.result_plane()),
+                    static_cast<int>(s.groups * s.filters), operands.activation);
+}
+
+template <class T>
+void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launch* launch_tile,
+                   Stream stream) {
+  if (plan.kernel == kTile) {
+    launch_tile(plan, sweep, operands, stream);
+  } else if (plan.kernel == kProducts) {
+    launch_products<T>(plan, sweep, operands, stream);
+  } else {
+    throw std::logic_error("convx: no cuconv GPU kernel for " + describe(plan));
+  }
+  if (operands.partial != nullptr) launch_sum<T>(plan, sweep, operands, stream);
+}
+
+}  // namespace
+
+void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  const Sweep sweep = sweep_of(problem);
+  const bool forward = problem.operation == Operation::forward;
+  Operands operands{};
+  operands.source = forward ? pointers.input : pointers.output_grad;
+  operands.weight = plan.packing.empty() ? pointers.weight : pointers.packed_weight;
+  operands.bias = forward ? pointers.bias : nullptr;
+  operands.result = pointers.result;
+  operands.partial = plan["planes"] > 1 ? pointers.workspace : nullptr;
+  operands.activation = forward ? problem.activation : Activation::none;
+  switch (problem.dtype) {
+    case DType::float32:
+      return launch_stages<float>(plan, sweep, operands, launch_tile_float32, stream);
+    case DType::float64:
+      return launch_stages<double>(plan, sweep, operands, launch_tile_float64, stream);
+    case DType::float16:
+      return launch_stages<float16>(plan, sweep, operands, launch_tile_float16, stream);
+    case DType::bfloat16:
+      return launch_stages<bfloat16>(plan, sweep, operands, launch_tile_bfloat16, stream);
+  }
+}
+
+// Filters are read as they are; flipped ones, their channel axes exchanged, are packed in blocks of one.
+void pack_weight_gpu(const Plan&, const ConvProblem& problem, const void* weight, void* packed,
+                     Stream stream) {
+  filters::pack_crsk_gpu(problem, 1, weight, packed, stream);
+}
+
+}  // namespace convx::cuconv

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "methods/cuconv/cuconv.h"
+#include "methods/cuconv/family.h"
+#include "methods/cuconv/sweep.h"
+
+namespace convx::cuconv {
+
+namespace {
+
+int64_t read_workspace_limit() {
+  constexpr int64_t kMegabyte = 1 << 20, kDefault = 1024, kMost = int64_t{1} << 40;
+  const char* text = std::getenv("CONVX_WORKSPACE_LIMIT_MB");
+  if (text == nullptr || *text == 0) return kDefault * kMegabyte;
+  char* end = nullptr;
+  errno = 0;
+  const long long megabytes = std::strtoll(text, &end, 10);
+  if (*end != 0 || errno != 0 || megabytes < 0 || megabytes > kMost) {
+    throw InvalidArgument(
+        std::string("CONVX_WORKSPACE_LIMIT_MB must be a whole number of megabytes, 0 or more, "
+                    "got '") +
+        text + "'; unset it for the default of 1024");
+  }
+  return megabytes * kMegabyte;
+}
+
+// Sizes within a group or a plane are 32-bit in the kernels, and so is the number of blocks.
+Support fits(const Sweep& s) {
+  constexpr int64_t kLimit = int64_t{1} << 30;
+  const auto below = [](int64_t value, const char* what) {
+    return value < kLimit ? Support::yes() : Support::no(std::string(what) + " must be below 2^30");
+  };
+  const std::pair<int64_t, const char*> sizes[] = {
+      {s.source_plane() + s.result_plane(), "the elements of an input and an output plane"},
+      {s.channels * s.taps() * 64, "64 times the elements of a filter"},
+      {std::max(s.filter_height * s.dilation_h, s.filter_width * s.dilation_w), "filter size times dilation"},
+      {std::max(s.stride_h, s.stride_w), "the stride"},
+      {s.source_plane() * 64, "64 times the elements of an input plane"},
+  };
+  for (const auto& [value, what] : sizes) {
+    const Support support = below(value, what);
+    if (!support.ok) return support;
+  }
+  if (static_cast<double>(s.results()) * static_cast<double>(s.taps()) > 1e15) {
+    return Support::no("the products must be below 1e15");
+  }
+  return Support::yes();
+}
+
+Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (problem.batch == 0) return Support::no("the batch is empty");
+  if (problem.layout != Layout::nchw) {
+    return Support::no("needs the layout nchw: its coalesced accesses run along rows");
+  }
+  if (problem.operation == Operation::weight_grad) return Support::no("computes forward and input_grad");
+  if (problem.operation == Operation::input_grad && (problem.stride_h != 1 || problem.stride_w != 1)) {
+    return Support::no(
+        "computes input_grad at stride 1 alone, as a forward convolution with flipped filters");
+  }
+  const Support support = fits(sweep_of(problem));
+  if (!support.ok) return support;
+  std::vector<Plan> plans;
+  device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
+  return plans.empty() ? Support::no("no tiling has fewer than 2^31 blocks and fits shared memory")
+                       : Support::yes();
+}
+
+std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
+  for (Plan& plan : plans) plan.method = &method;
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  return plans;
+}
+
+}  // namespace
+
+int64_t workspace_limit() {
+  static const int64_t limit = read_workspace_limit();
+  return limit;
+}
+
+const Method method = {"cuconv",
+                       "scalar products along channels, lanes along pixels (Jorda, Valero-Lara, Pena 2021)",
+                       supports, candidates};
+
+}  // namespace convx::cuconv

@@ -1,0 +1,259 @@
+// GPU candidates: the published two stages, and the tile kernel with its planes by tap, by channels, or none.
+#include <algorithm>
+#include <cmath>
+
+#include "methods/cuconv/family.h"
+#include "methods/cuconv/launch.h"
+#include "methods/cuconv/tile/geometry.h"
+#include "methods/filters/crsk.h"
+
+namespace convx::cuconv {
+namespace {
+
+using tile::Geometry;
+using tile::Shape;
+using tile::Tiling;
+
+constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+
+// What a device's multiprocessor does in a cycle, from the H200's measured rates.
+struct Clock {
+  double cycles_per_us, processors;
+  static Clock of(const DeviceTraits& device) {
+    const double processors = std::max(device.multiprocessors, 1);
+    // fp32_TFLOPs is that of a matrix product, which reaches 0.85 of what multiply-adds alone do.
+    return {device.fp32_TFLOPs * 1e6 / (processors * 256 * 0.85), processors};
+  }
+};
+
+// A launch, and the first data's way through a cold memory.
+constexpr double kLaunch_us = 1.0, kFirstData_us = 1.1;
+// A second kernel in the same stream, its launch overlapped with the first or not.
+double stage_us(const DeviceTraits& device) {
+  return device.has_bulk_copy() ? 1.2 : 2.0;
+}
+
+int64_t accumulator_bytes(DType dtype) {
+  return dtype == DType::float64 ? 8 : 4;
+}
+
+// Sum of the planes: each is written once and read once, mostly within the L2.
+double sum_us(const Sweep& s, int64_t planes, DType dtype, const DeviceTraits& device) {
+  if (planes == 1) return 0;
+  const double bytes = 2.0 * static_cast<double>(planes * s.results() * accumulator_bytes(dtype));
+  return stage_us(device) + bytes / (device.bandwidth_GBps * 1e3);
+}
+
+double predict_us(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, const Shape& shape,
+                  const Tiling& t, const Geometry& g) {
+  const Clock clock = Clock::of(device);
+  const double wide = problem.dtype == DType::float64 ? 2 : 1;
+  const double lanes = static_cast<double>(t.lanes);
+  // Of a warp and a chunk: issue slots of a scheduler, cycles of the multiprocessor's shared-memory path (a
+  // register loaded is one), and bytes from the L2, of which a multiprocessor gets about 26 a cycle.
+  const double fours = static_cast<double>(g.reduction) / 4;
+  const double filters = shape.filters, pixels = shape.pixels;
+  const double loads = 4 * (pixels + filters) * wide + 4;
+  const double weight_values = static_cast<double>(std::min(g.block_filters, s.filters) * g.reduction);
+  const bool wide_weights = g.windows() == 1 && g.reduction % 4 == 0 && s.channels * s.taps() % 4 == 0;
+  const double source_values = static_cast<double>(t.chunk * (g.flat ? g.block_pixels : g.positions));
+  const double copies = std::ceil(weight_values / (wide_weights ? 4 : 1) / lanes) +
+                        std::ceil(source_values / (g.flat ? 4 : 1) / lanes);
+  const double issue = fours * (4.3 * filters * pixels * wide + loads + filters + 8) + copies * 12 + 60;
+  const double path = fours * loads + copies * 7;
+  const double bytes = (weight_values + source_values) * static_cast<double>(element_size(problem.dtype));
+  // Chunks of the busiest warp, all windows together.
+  const int64_t planes_of_channels = t.planes_are_taps != 0 ? 1 : t.planes;
+  const double turns = static_cast<double>(divide_up(divide_up(g.chunks, planes_of_channels), t.warps) *
+                                           (t.planes_are_taps != 0 ? 1 : g.windows()));
+
+  const int64_t by_shared = device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024);
+  const int64_t by_registers = device.registers_per_multiprocessor / (shape.registers * t.warps * t.lanes);
+  const int64_t by_threads = device.threads_per_multiprocessor / (t.warps * t.lanes);
+  const int64_t fitting = std::max<int64_t>(std::min({by_shared, by_registers, by_threads, int64_t{16}}), 1);
+  const int64_t processors = std::max(device.multiprocessors, 1);
+  const int64_t resident = std::min(fitting, divide_up(g.blocks, processors));
+  const double waves =
+      std::max(1.0, static_cast<double>(g.blocks) / static_cast<double>(processors * resident));
+  const double warps = static_cast<double>(resident * t.warps);
+  // One warp alone on a scheduler waits for its own loads; two or more fill each other's gaps.
+  const double loop =
+      turns * std::max({std::ceil(warps / 4) * issue * (warps <= 4 ? 1.3 : 1.05), warps * path,
+                        warps * bytes / 26, 500.0 / static_cast<double>(t.stages - 1)});
+  const double sums = static_cast<double>(g.block_filters * g.block_pixels) * wide;
+  const double finish = 500 + static_cast<double>(resident) * sums * static_cast<double>(2 * t.warps) / 32;
+  const double setup = 300 + static_cast<double>(2 * g.reduction + g.positions) / lanes /
+                                 static_cast<double>(t.warps) * 60 * static_cast<double>(g.windows());
+  const double rounds = waves < 1.5 ? std::ceil(waves) : waves + 0.3;
+  const double compute = rounds * (loop + finish + setup) / clock.cycles_per_us;
+  const double memory = problem.bytes() / (device.bandwidth_GBps * 1e3);
+  return kLaunch_us + kFirstData_us + std::max(compute, memory) + sum_us(s, t.planes, problem.dtype, device);
+}
+
+// Strips beside and below one another: the fewest tiles, and of those the smallest window.
+int64_t strips_across(const Sweep& s, const Tiling& tiling) {
+  const int64_t strips = tiling.lanes / tile::kFilterLanes;
+  if (s.is_flat()) return strips;
+  Tiling t = tiling;
+  int64_t best = 1, least_tiles = INT64_MAX, least_window = INT64_MAX;
+  for (t.across = 1; t.across <= strips; t.across *= 2) {
+    const Geometry g = tile::geometry_of(s, t, 4);
+    const int64_t tiles = g.tiles_down * g.tiles_across;
+    if (tiles < least_tiles || (tiles == least_tiles && g.positions < least_window)) {
+      best = t.across, least_tiles = tiles, least_window = g.positions;
+    }
+  }
+  return best;
+}
+
+// Channels and taps of a stage: whole filters where they are small enough.
+void choose_window(const Sweep& s, Tiling& t) {
+  constexpr int64_t kMostValues = 3600, kMostPositions = 1024;
+  const auto too_large = [&] {
+    t.across = strips_across(s, t);
+    const Geometry g = tile::geometry_of(s, t, 4);
+    return g.reduction * g.block_filters > kMostValues || t.chunk * g.positions > kMostPositions;
+  };
+  if (s.is_flat()) {
+    t.chunk = tile::kFlatChunk;
+    t.across = strips_across(s, t);
+    return;
+  }
+  t.chunk = 4;
+  while (t.chunk > 1 && t.chunk / 2 >= s.channels) t.chunk /= 2;
+  while (t.chunk > 1 && too_large()) t.chunk /= 2;
+  while (too_large()) {
+    if (t.rows > 1) {
+      t.rows = t.rows == 2 ? 1 : divide_up(t.rows, 2);
+    } else if (t.columns > 1) {
+      t.columns = divide_up(t.columns, 2);
+    } else {
+      break;
+    }
+  }
+}
+
+Plan plan_of(const char* candidate, Kernel kernel, const ConvProblem& problem, const DeviceTraits& device) {
+  Plan plan;
+  plan.candidate = candidate;
+  plan.kernel = kernel;
+  if (problem.operation == Operation::input_grad) {
+    plan.packing = filters::crsk_name(problem, 1);
+    plan.packed_weight_bytes = filters::crsk_bytes(problem, 1);
+  }
+  plan.tiling = {{"lanes", device.lanes}};
+  return plan;
+}
+
+// The planes that a plan leaves to the sum, and whether the sum's launch overlaps the first stage.
+void add_planes(Plan& plan, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
+                int64_t planes) {
+  plan.tiling.emplace_back("planes", planes);
+  plan.tiling.emplace_back("overlap", device.has_bulk_copy() ? 1 : 0);
+  if (planes > 1) plan.workspace_bytes = planes * s.results() * accumulator_bytes(problem.dtype);
+}
+
+bool within_budget(const Sweep& s, int64_t planes, DType dtype) {
+  return planes == 1 || static_cast<double>(planes) * static_cast<double>(s.results()) *
+                                static_cast<double>(accumulator_bytes(dtype)) <=
+                            static_cast<double>(workspace_limit());
+}
+
+// Section 3 of the paper. One loaded source value and one filter value for every multiply-add.
+void append_published(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
+                      std::vector<Plan>& plans) {
+  const int64_t threads = std::min<int64_t>(256, round_up(s.result_plane(), device.lanes));
+  const int64_t warps = s.batch * s.groups * s.filters * s.taps() * round_up(s.result_plane(), threads) / 32;
+  if (!within_budget(s, s.taps(), problem.dtype) || warps * 32 / threads > kMostBlocks) return;
+  Plan plan = plan_of("two_stage", kProducts, problem, device);
+  plan.tiling.emplace_back("threads", threads);
+  add_planes(plan, problem, device, s, s.taps());
+  const Clock clock = Clock::of(device);
+  // Four schedulers; about 15 cycles of a scheduler for a product of a warp, as measured on the 3x3 and 1x1
+  // layers of networks, and the latency of a load for each four channels of the longest chain.
+  const double issue = static_cast<double>(warps * s.channels) * 15 / (4 * clock.processors);
+  const double chain = static_cast<double>(s.channels) * 75;
+  plan.predicted_us = kLaunch_us + kFirstData_us + std::max(issue, chain) / clock.cycles_per_us +
+                      sum_us(s, s.taps(), problem.dtype, device);
+  plans.push_back(std::move(plan));
+}
+
+struct Choice {
+  Tiling tiling;
+  int64_t workspace;
+  double us;
+};
+
+// Every tiling of the tile kernel with that many planes.
+void append_choices(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, int64_t planes,
+                    bool planes_are_taps, std::vector<Choice>& choices) {
+  for (const Shape& shape : tile::kShapes) {
+    if (!tile::has_shape(shape, problem.dtype)) continue;
+    Tiling t{};
+    t.lanes = device.lanes, t.filters = shape.filters, t.pixels = shape.pixels;
+    t.planes = planes, t.planes_are_taps = planes_are_taps ? 1 : 0;
+    t.rows = planes_are_taps ? 1 : s.filter_height;
+    t.columns = planes_are_taps ? 1 : s.filter_width;
+    choose_window(s, t);
+    t.across = strips_across(s, t);
+    for (t.warps = 1; t.warps * t.lanes <= tile::kMostThreads; t.warps *= 2) {
+      for (t.stages = s.is_flat() ? 3 : 2; t.stages >= 2; --t.stages) {
+        const Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
+        if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > kMostBlocks) continue;
+        if (!planes_are_taps && planes > 1 && g.chunks < planes) continue;
+        choices.push_back({t, 0, predict_us(problem, device, s, shape, t, g)});
+        break;
+      }
+    }
+  }
+}
+
+void append_best(const char* candidate, const ConvProblem& problem, const DeviceTraits& device,
+                 const Sweep& s, std::vector<Choice>& choices, size_t most, std::vector<Plan>& plans) {
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.us < b.us; });
+  if (choices.size() > most) choices.resize(most);
+  for (const Choice& choice : choices) {
+    const Tiling& t = choice.tiling;
+    Plan plan = plan_of(candidate, kTile, problem, device);
+    for (const auto& [name, value] : {std::pair<const char*, int64_t>{"filters", t.filters},
+                                      {"pixels", t.pixels},
+                                      {"warps", t.warps},
+                                      {"chunk", t.chunk},
+                                      {"stages", t.stages},
+                                      {"window_rows", t.rows},
+                                      {"window_columns", t.columns},
+                                      {"across", t.across},
+                                      {"planes_are_taps", t.planes_are_taps}}) {
+      plan.tiling.emplace_back(name, value);
+    }
+    add_planes(plan, problem, device, s, t.planes);
+    plan.predicted_us = choice.us;
+    plans.push_back(std::move(plan));
+  }
+}
+
+}  // namespace
+
+void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  constexpr size_t kMostOfCandidate = 4;
+  const Sweep s = sweep_of(problem);
+  std::vector<Choice> fused;
+  append_choices(problem, device, s, 1, false, fused);
+  append_best("fused", problem, device, s, fused, kMostOfCandidate, plans);
+
+  std::vector<Choice> split;
+  for (const int64_t planes : {2, 3, 4, 6, 8, 12, 16}) {
+    if (within_budget(s, planes, problem.dtype)) append_choices(problem, device, s, planes, false, split);
+  }
+  append_best("split", problem, device, s, split, kMostOfCandidate, plans);
+
+  if (within_budget(s, s.taps(), problem.dtype)) {
+    std::vector<Choice> blocked;
+    append_choices(problem, device, s, s.taps(), true, blocked);
+    append_best("two_stage_blocked", problem, device, s, blocked, 1, plans);
+  }
+  append_published(problem, device, s, plans);
+}
+
+}  // namespace convx::cuconv

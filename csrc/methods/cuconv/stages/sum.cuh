@@ -1,0 +1,36 @@
+// Stage 2 (sum): adds the planes of partial sums in their order; neighbouring threads take neighbouring
+// results.
+#pragma once
+#include "methods/epilogue.cuh"
+#include "platform/overlap.h"
+#include "platform/platform.h"
+
+namespace convx::cuconv::stages {
+
+constexpr int kSumThreads = 256;
+constexpr int kPlanesAhead = 8;  // loads that a thread has under way
+
+template <class T>
+CONVX_KERNEL(kSumThreads, 1)
+sum_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t results, int planes,
+           int result_plane, int filters, Activation activation) {
+  using A = Accumulator<T>;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
+  if (index >= results) return;
+  wait_for_previous_kernel();
+  const A* source = partial + index;
+  A sum = A(0);
+  int plane = 0;
+  for (; plane + kPlanesAhead <= planes; plane += kPlanesAhead, source += kPlanesAhead * results) {
+    A ahead[kPlanesAhead];
+    CONVX_UNROLL
+    for (int i = 0; i < kPlanesAhead; ++i) ahead[i] = source[i * results];
+    CONVX_UNROLL
+    for (int i = 0; i < kPlanesAhead; ++i) sum += ahead[i];
+  }
+  for (; plane < planes; ++plane, source += results) sum += *source;
+  if (bias != nullptr) sum += widen(bias[index / result_plane % filters]);
+  result[index] = narrow<T>(activate(sum, activation));
+}
+
+}  // namespace convx::cuconv::stages

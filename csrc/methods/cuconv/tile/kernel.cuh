@@ -1,0 +1,139 @@
+// A tile of results by one block; see geometry.h. What a stage holds and how it is multiplied is the feed's.
+#pragma once
+#include "methods/cuconv/tile/flat.cuh"
+#include "methods/cuconv/tile/window.cuh"
+#include "platform/overlap.h"
+
+namespace convx::cuconv::tile {
+
+template <int Lanes, class T, int Filters, int Pixels, class Feed>
+class TileBlock : Feed {
+ public:
+  using A = Accumulator<T>;
+  using Feed::a;
+  using Feed::kBlockFilters;
+  using Feed::kBlockPixels;
+  using Feed::lane;
+  using Feed::task;
+  static constexpr int kSumPitch = kBlockPixels | 1;
+
+  CONVX_DEVICE TileBlock(const Arguments<T>& arguments, unsigned char* memory)
+      : Feed(arguments, reinterpret_cast<int*>(memory) + kBlockPixels, static_cast<int>(threadIdx.x) % Lanes),
+        warp(static_cast<int>(threadIdx.x) / Lanes),
+        results(reinterpret_cast<int*>(memory)),
+        shared(reinterpret_cast<A*>(memory + 4 * static_cast<size_t>(a.table_words))) {
+    list_results();
+  }
+
+  CONVX_DEVICE void run() {
+    A sums[Filters][Pixels] = {};
+    int window = 0, last_window = a.windows, begin = 0, end = a.chunks;
+    if (a.planes_are_taps) {
+      window = task.plane;
+      last_window = window + 1;
+    } else {
+      const int64_t planes = a.planes.divisor;
+      begin = static_cast<int>(a.chunks * static_cast<int64_t>(task.plane) / planes);
+      end = static_cast<int>(a.chunks * static_cast<int64_t>(task.plane + 1) / planes);
+    }
+    CONVX_NO_UNROLL
+    for (; window < last_window; ++window) {
+      Feed::open(window);
+      add_chunks(begin + warp, end, sums);
+    }
+    write_sums(sums);
+    finish();
+  }
+
+ private:
+  const int warp;
+  int* const results;  // by pixel of the tile: its place in the result plane, -1 outside
+  A* const shared;
+
+  CONVX_DEVICE void list_results() {
+    for (int i = static_cast<int>(threadIdx.x); i < kBlockPixels; i += static_cast<int>(blockDim.x)) {
+      int place = task.first_column + i;
+      bool inside = place < a.result_plane;
+      if (!Feed::kFlat) {
+        const int strip = i / Pixels, row = task.first_row + strip / a.across;
+        const int column = task.first_column + strip % a.across * Pixels + i % Pixels;
+        inside = row < a.result_height && column < a.result_width;
+        place = row * a.result_width + column;
+      }
+      results[i] = inside ? place : -1;
+    }
+  }
+
+  // Chunks chunk, chunk + warps, ...: a ring of stages is filled ahead of its use.
+  CONVX_DEVICE void add_chunks(int chunk, int end, A (&sums)[Filters][Pixels]) const {
+    A* const ring = shared + warp * a.stages * a.stage;
+    A* const ring_end = ring + a.stages * a.stage;
+    const A* current = ring;
+    A* ahead = ring;
+    int chunk_ahead = chunk, turns_ahead = a.stages - 1;
+    CONVX_NO_UNROLL
+    while (chunk < end) {
+      const bool filled = turns_ahead == 0;
+      if (filled) {
+        wait_copies(a.stages - 2);
+        warp_barrier<Lanes>();
+      }
+      if (chunk_ahead < end) Feed::stage(ahead, chunk_ahead);
+      commit_copies();
+      chunk_ahead += a.warps;
+      ahead = ahead + a.stage == ring_end ? ring : ahead + a.stage;
+      if (!filled) {
+        --turns_ahead;
+        continue;
+      }
+      Feed::multiply(current, chunk, sums);
+      current = current + a.stage == ring_end ? ring : current + a.stage;
+      chunk += a.warps;
+    }
+  }
+
+  // The warp's sums into shared memory, in the place of the rings.
+  CONVX_DEVICE void write_sums(const A (&sums)[Filters][Pixels]) const {
+    block_barrier();  // the rings are no longer read
+    A* const own = shared + warp * (kBlockFilters * kSumPitch) + lane / kFilterLanes * Pixels;
+    CONVX_UNROLL
+    for (int k = 0; k < Filters; ++k) {
+      CONVX_UNROLL
+      for (int j = 0; j < Pixels; ++j) {
+        own[(k * kFilterLanes + lane % kFilterLanes) * kSumPitch + j] = sums[k][j];
+      }
+    }
+    block_barrier();
+  }
+
+  // The warps' sums, added in their order, and the tile's rows to memory.
+  CONVX_DEVICE void finish() const {
+    const int64_t first_result = task.image * a.groups * a.filters + task.first_filter;
+    for (int i = static_cast<int>(threadIdx.x); i < task.filters * kBlockPixels;
+         i += static_cast<int>(blockDim.x)) {
+      const int filter = i / kBlockPixels, pixel = i % kBlockPixels, place = results[pixel];
+      const A* const sum = shared + filter * kSumPitch + pixel;
+      A total = sum[0];
+      for (int w = 1; w < a.warps; ++w) total += sum[w * (kBlockFilters * kSumPitch)];
+      if (place < 0) continue;
+      const int64_t index = (first_result + filter) * a.result_plane + place;
+      if (a.partial != nullptr) {
+        a.partial[task.plane * a.results + index] = total;
+      } else {
+        if (a.bias != nullptr) total += widen(a.bias[task.first_filter + filter]);
+        a.result[index] = narrow<T>(activate(total, a.activation));
+      }
+    }
+  }
+};
+
+template <int Lanes, class T, int Filters, int Pixels, template <int, class, int, int> class Feed>
+CONVX_KERNEL(kMostThreads, 1)
+tile_kernel(Arguments<T> a) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  CONVX_DYNAMIC_SHARED(memory);
+  allow_next_kernel();  // the sum of the planes
+  TileBlock<Lanes, T, Filters, Pixels, Feed<Lanes, T, Filters, Pixels>>(a, memory).run();
+}
+
+}  // namespace convx::cuconv::tile
