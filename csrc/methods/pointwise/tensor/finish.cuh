@@ -1,6 +1,7 @@
 // From the sums of a block to results in memory: the warps that shared out the channels are added in a fixed
 // order, then bias, activation and stores.
 #pragma once
+#include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
 
 namespace convx::pointwise::tensor {
@@ -134,10 +135,6 @@ class Finish {
     return widen(bias_[static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row]);
   }
 
-  CONVX_DEVICE static bool is_finite(float value) {
-    return (float_to_bits(value) & 0x7f800000u) != 0x7f800000u;
-  }
-
   CONVX_DEVICE bool has_non_finite() const {
     bool all = true;
     CONVX_UNROLL
@@ -145,7 +142,12 @@ class Finish {
       CONVX_UNROLL
       for (int i = 0; i < 4; ++i) {
         CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) all = all && is_finite(sums_.sum[m][i][t]);
+        for (int t = 0; t < kFragments; ++t) {
+          // Columns beyond a plane hold what was in shared memory.
+          const bool counts =
+              How != kPlanes || Cell::column(sums_.lane, i) + t * Size::kFragmentColumns < shape_.plane;
+          all = all && (!counts || is_finite(sums_.sum[m][i][t]));
+        }
       }
     }
     return !all;
@@ -166,7 +168,9 @@ class Finish {
       // again as they stand. By turns, as the code is long.
       CONVX_NO_UNROLL
       for (int turn = 0; turn < kFragments; ++turn) {
-        const float first = is_finite(values[0]) ? values[0] : exact_sum(first_row_ + row, pixel_of(i, turn));
+        const float first = is_finite(values[0]) ? values[0]
+                                                 : exact_sum(shape_, filters_, source_, sums_.group,
+                                                             first_row_ + row, pixel_of(i, turn));
         CONVX_UNROLL
         for (int t = 0; t + 1 < kFragments; ++t) values[t] = values[t + 1];
         values[kFragments - 1] = first;
@@ -176,22 +180,6 @@ class Finish {
     CONVX_UNROLL
     for (int t = 0; t < kFragments; ++t) values[t] += shift;
     activate(values, shape_.activation);
-  }
-
-  CONVX_DEVICE float exact_sum(int row, uint32_t pixel) const {
-    const int64_t offset = shape_.source.offset(pixel);
-    if (row >= shape_.rows || offset == kNoPixel) return 0;
-    const float* filter = reinterpret_cast<const float*>(filters_) +
-                          static_cast<int64_t>(sums_.group) * shape_.rows * shape_.depth +
-                          row * shape_.filter_row;
-    const float* source = reinterpret_cast<const float*>(source_) + offset +
-                          static_cast<int64_t>(sums_.group) * shape_.depth * shape_.source_stride;
-    float sum = 0;
-    CONVX_NO_UNROLL
-    for (int channel = 0; channel < shape_.depth; ++channel) {
-      sum = multiply_add(filter[channel * shape_.filter_depth], source[channel * shape_.source_stride], sum);
-    }
-    return sum;
   }
 
   CONVX_DEVICE void store_row(int m, int i, const float (&values)[kFragments]) {
@@ -271,40 +259,5 @@ class Finish {
   int64_t offset_[kPlaces][kOffsets] = {};
   uint32_t without_source_[kPlaces] = {};
 };
-
-// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kMoreRegisters = 24;
-#else
-constexpr int kMoreRegisters = 0;
-#endif
-template <Precision Kind, Access How>
-constexpr int kOtherRegisters = kMoreRegisters + (How == kElements ? 96
-                                                  : Kind == kSplit ? 80
-                                                  : Kind == kTf32  ? 72
-                                                                   : 64);
-
-// Blocks of a multiprocessor that leave these.
-template <Precision Kind, int Lanes, Access How, class Tile>
-constexpr int kBlocks = [] {
-  using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + kOtherRegisters<Kind, How>;
-  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
-  return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-}();
-
-template <Precision Kind, int Lanes, Access How, class Tile, class T>
-CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
-tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
-              Shape shape) {
-  CONVX_SKIP_OTHER_WARPS(Lanes);
-  CONVX_SKIP_WITHOUT_MATRIX_UNITS();
-  CONVX_DYNAMIC_SHARED(shared);
-  Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
-  allow_next_kernel();
-  wait_for_previous_kernel();
-  block.multiply();
-  Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
-}
 
 }  // namespace convx::pointwise::tensor

@@ -35,7 +35,8 @@ struct Shape {
   int images;
   uint32_t row_tiles, column_tiles;
   int source_stage_bytes;
-  Access order;  // of channels, by which the filters were packed
+  Access order;                       // of channels, by which the filters were packed
+  bool source_pieces, result_pieces;  // of channels: rows allow reads of 16 bytes, stores of a lane's filters
   OtherPixels source;
   OwnPixels result;
   int64_t source_stride, result_stride;  // between channels
@@ -110,11 +111,15 @@ class Block {
   }
   // Of all images; How is not kPlanes.
   CONVX_DEVICE uint32_t first_pixel(int i) const {
+    if constexpr (How == kChannels) {
+      return column_tile * Size::kColumns + warp_column * Size::kWarpPixels + Cell::column(lane, i);
+    }
     return column_tile * Size::kColumns + warp_column * Size::kWarpPixels +
            group_of_column(Cell::column(lane, i)) * kNeighbours;
   }
 
-  // Fragments last: a row of neighbouring pixels, of planes a row of pixels kFragmentColumns apart.
+  // Fragments last: a row of neighbouring pixels; of planes and channels one of pixels kFragmentColumns
+  // apart.
   float sum[Tile::kRowsEach][4][kFragments];
   int row_tile, lane, warp_row, warp_column, warp_depth;
   uint32_t column_tile, group;
@@ -125,9 +130,15 @@ class Block {
   // A thread copies the same pixels of every channel.
   static constexpr int kCopied = How == kElements ? 1 : kNeighbours;
   static constexpr int kColumnPieces = How == kPlanes ? 1 : Size::kColumns / kCopied;
-  static constexpr int kColumnsEach = kColumnPieces > kThreads ? kColumnPieces / kThreads : 1;
+  // Pieces of a row of channels, of which a thread copies the same one of some pixels.
+  static constexpr int kRowPieces = 2 * Tile::kStageSteps, kPixelStep = kThreads / kRowPieces;
+  static constexpr int kColumnsEach = How == kChannels           ? Size::kColumns / kPixelStep
+                                      : kColumnPieces > kThreads ? kColumnPieces / kThreads
+                                                                 : 1;
   static constexpr int kChannelStep = kThreads > kColumnPieces ? kThreads / kColumnPieces : 1;
-  static_assert(How == kPlanes || kThreads % kColumnPieces == 0 || kColumnPieces % kThreads == 0,
+  static_assert(How == kChannels
+                    ? kThreads % kRowPieces == 0 && Size::kColumns % kPixelStep == 0
+                    : How == kPlanes || kThreads % kColumnPieces == 0 || kColumnPieces % kThreads == 0,
                 "threads divide the columns");
 
   CONVX_DEVICE void begin_filters() {
@@ -148,6 +159,12 @@ class Block {
       source_ += image * shape_.source.counted.image_stride;
       const int left = shape_.images - static_cast<int>(image);
       images_left_ = left < Tile::kWarpColumns ? left : Tile::kWarpColumns;
+    } else if constexpr (How == kChannels) {
+      CONVX_UNROLL
+      for (int j = 0; j < kColumnsEach; ++j) {
+        pixel_[j] =
+            shape_.source.offset(column_tile * Size::kColumns + thread_ / kRowPieces + j * kPixelStep);
+      }
     } else {
       CONVX_UNROLL
       for (int j = 0; j < kColumnsEach; ++j) {
@@ -177,7 +194,9 @@ class Block {
   }
 
   CONVX_DEVICE void load_source(T* stage) {
-    if constexpr (How == kPlanes) {
+    if constexpr (How == kChannels) {
+      load_channels(stage);
+    } else if constexpr (How == kPlanes) {
       // Channels of an image lie one after the other: contiguous bytes, in pieces of 16.
       constexpr int kPiece = 16 / Size::kBytes;
       const int image_pieces = Size::kStageDepth * shape_.plane / kPiece;
@@ -213,6 +232,25 @@ class Block {
     }
     source_ += Size::kStageDepth * shape_.source_stride;
     channels_left_ -= Size::kStageDepth;
+  }
+
+  CONVX_DEVICE void load_channels(T* stage) {
+    constexpr int kPiece = 16 / Size::kBytes;
+    const int first = thread_ % kRowPieces * kPiece;
+    T* const to = stage + thread_ / kRowPieces * Size::kPitch + first;
+    CONVX_UNROLL
+    for (int j = 0; j < kColumnsEach; ++j) {
+      T* const row = to + j * kPixelStep * Size::kPitch;
+      const T* const from = source_ + pixel_[j] + first;
+      if (shape_.source_pieces) {
+        copy_elements<kPiece>(row, from, pixel_[j] >= 0 && first < channels_left_);
+      } else {
+        CONVX_NO_UNROLL
+        for (int i = 0; i < kPiece; ++i) {
+          copy_elements<1>(row + i, from + i, pixel_[j] >= 0 && first + i < channels_left_);
+        }
+      }
+    }
   }
 
   // Eight at once are in flight.
@@ -265,21 +303,48 @@ class Block {
     }
   }
 
+  using Words = uint32_t[Tile::kRowsEach][Cell::kWordsA];
+
+  // The filters' fragments of a step; low is the split's second part.
+  CONVX_DEVICE void take_filters(const uint32_t* filters, int step, Words& a, Words& low) {
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      const uint32_t* const fragment =
+          filters + ((warp_row * Tile::kRowsEach + m) * Tile::kStageSteps + step) * (kPieces * 4);
+      take_words(fragment + lane * Cell::kWordsA, a[m]);
+      if constexpr (Kind == kSplit) take_words(fragment + 128 + lane * Cell::kWordsA, low[m]);
+    }
+  }
+
   template <class Part>
   CONVX_DEVICE void add_steps(const T* source, const uint32_t* filters, int steps_left, const Part& part) {
     CONVX_UNROLL
-    for (int i = 0; i < Tile::kSteps; ++i) {
+    for (int i = 0; i < Tile::kSteps; i += How == kChannels ? 2 : 1) {
       const int step = warp_depth * Tile::kSteps + i;
       if (step >= steps_left) continue;
-      uint32_t a[Tile::kRowsEach][Cell::kWordsA], low[Tile::kRowsEach][Cell::kWordsA];
-      CONVX_UNROLL
-      for (int m = 0; m < Tile::kRowsEach; ++m) {
-        const uint32_t* const fragment =
-            filters + ((warp_row * Tile::kRowsEach + m) * Tile::kStageSteps + step) * (kPieces * 4);
-        take_words(fragment + lane * Cell::kWordsA, a[m]);
-        if constexpr (Kind == kSplit) take_words(fragment + 128 + lane * Cell::kWordsA, low[m]);
+      Words a, low;
+      take_filters(filters, step, a, low);
+      if constexpr (How == kChannels) {
+        Words next, next_low;
+        take_filters(filters, step + 1, next, next_low);
+        const T* const first = source +
+                               (warp_column * Size::kWarpPixels + Cell::column_of_b(lane)) * Size::kPitch +
+                               channel_of_slot<Size::kBytes>(kChannels, step, Cell::slot(lane), 0);
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) {
+          uint32_t b[4];
+          take_words(reinterpret_cast<const uint32_t*>(first + t * Size::kFragmentColumns * Size::kPitch), b);
+          if constexpr (Size::kBytes == 2) {
+            add_pairs(t, a, b[0], b[1]);
+            add_pairs(t, next, b[2], b[3]);
+          } else {
+            add_floats(t, a, low, bits_to_float(b[0]), bits_to_float(b[1]), part);
+            add_floats(t, next, next_low, bits_to_float(b[2]), bits_to_float(b[3]), part);
+          }
+        }
+      } else {
+        add_step(source, step, a, low, part);
       }
-      add_step(source, step, a, low, part);
     }
   }
 
@@ -299,7 +364,7 @@ class Block {
     for (int i = 0; i < 4; ++i) sum[m][i][t] = four[i];
   }
 
-  template <class Words, class Part>
+  template <class Part>
   CONVX_DEVICE void add_step(const T* source, int step, const Words& a, const Words& low, const Part& part) {
     constexpr int kValues = Size::kBytes == 2 ? 4 : 2;  // channels of a lane
     const int slot = Cell::slot(lane), column = Cell::column_of_b(lane);
@@ -354,13 +419,12 @@ class Block {
     }
   }
 
-  template <class Words>
   CONVX_DEVICE void add_pairs(int t, const Words& a, uint32_t b0, uint32_t b1) {
     CONVX_UNROLL
     for (int m = 0; m < Tile::kRowsEach; ++m) add_product(m, t, a[m], b0, b1);
   }
 
-  template <class Words, class Part>
+  template <class Part>
   CONVX_DEVICE void add_floats(int t, const Words& a, const Words& low, float x0, float x1,
                                const Part& part) {
     const uint32_t b0 = round_to_tf32(x0), b1 = round_to_tf32(x1);

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/product.h"
-#include "methods/pointwise/tensor/finish.cuh"
+#include "methods/pointwise/tensor/entry.cuh"
 #include "methods/pointwise/tensor/pack.cuh"
 
 namespace convx::pointwise::tensor {
@@ -57,7 +57,7 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.rows = static_cast<int>(product.rows);
   shape.depth = static_cast<int>(product.depth);
   shape.steps = static_cast<int>(steps_of(Kind, order, product.depth));
-  shape.m_tiles = static_cast<int>(divide_up(product.rows, 16));
+  shape.m_tiles = static_cast<int>(row_tiles_of(order, product.rows));
   shape.images = static_cast<int>(problem.batch);
   shape.order = order;
   shape.source = other_pixels(problem, !gradient, product.same_pixels);
@@ -69,11 +69,17 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.filter_depth = gradient ? product.rows : 1;
   shape.activation = gradient ? Activation::none : problem.activation;
   const void* const source = gradient ? pointers.output_grad : pointers.input;
+  const int64_t elements = 16 / element_bytes(Kind);
+  shape.source_pieces = product.depth % elements == 0 && aligned(source, 16);
+  shape.result_pieces = product.rows % 8 == 0 && aligned(pointers.result, 16);
   const size_t piece = order == kShortRows ? 8 : 16;
   const bool pieces = aligned(source, piece) && aligned(pointers.result, piece);
   with_matrix_lanes(plan["lanes"], [&](auto lanes) {
     constexpr int kLanes = lanes.value;
     const int tile = static_cast<int>(plan["tile"]);
+    if (order == kChannels) {
+      return launch_access<Kind, kChannels, kLanes, T>(plan, tile, shape, problem, pointers, stream);
+    }
     // Memory that does not begin at a piece is rare; the filters' order stays.
     if (order == kElements || !pieces) {
       return launch_access<Kind, kElements, kLanes, T>(plan, order == kElements ? tile : 0, shape, problem,
@@ -102,7 +108,7 @@ void pack_precision(const Plan& plan, const ConvProblem& problem, const void* we
   shape.depth = static_cast<int>(product.depth);
   shape.order = static_cast<Access>(plan["access"]);
   shape.steps = static_cast<int>(steps_of(Kind, shape.order, product.depth));
-  shape.m_tiles = static_cast<int>(divide_up(product.rows, 16));
+  shape.m_tiles = static_cast<int>(row_tiles_of(shape.order, product.rows));
   shape.filter_row = gradient ? 1 : product.depth;
   shape.filter_depth = gradient ? product.rows : 1;
   with_matrix_lanes(plan["lanes"], [&](auto lanes) {

@@ -28,7 +28,8 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape) {
   const int64_t fragment = index / 128 / parts(Kind);
   const int step = static_cast<int>(fragment % shape.steps);
   const int64_t tile = fragment / shape.steps, group = tile / shape.m_tiles;
-  const int row = static_cast<int>(tile % shape.m_tiles) * 16 + Cell::row_of_a(lane, word);
+  const int row =
+      filter_of_row<Lanes>(shape.order, static_cast<int>(tile % shape.m_tiles), Cell::row_of_a(lane, word));
   const auto filter = [&](int i) -> T {
     const int channel = channel_of_slot<kBytes>(shape.order, step, Cell::slot(lane), i);
     if (row >= shape.rows || channel >= shape.depth) return T{};

@@ -57,7 +57,9 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   const double depth = static_cast<double>(product.depth), pixels = static_cast<double>(size.pixels);
   const double bytes = tensor::element_bytes(Kind), rows = Tile::kRows;
   // Elements alone take as many instructions as pieces of several.
-  const double single = How != tensor::kElements ? 1 : bytes == 2 ? 4 : 2;
+  const bool elements = How == tensor::kElements ||
+                        (How == tensor::kChannels && product.depth % (16 / tensor::element_bytes(Kind)) != 0);
+  const double single = !elements ? 1 : bytes == 2 ? 4 : 2;
   const double in = count * depth * (pixels * single + rows * tensor::parts(Kind)) * bytes / fill;
   const double out = count * rows * pixels * single * bytes / fill;
   const double products = count * (rows / 16) * (pixels / 8) * (depth / tensor::step_depth(Kind)) *
@@ -81,7 +83,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
   const int64_t plane =
       gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
   const int64_t steps = tensor::steps_of(Kind, How, product.depth);
-  constexpr const char* kOrders[] = {"rows", "short rows", "planes", "rows"};
+  constexpr const char* kOrders[] = {"rows", "short rows", "planes", "rows", "channels"};
   for (int index = 0;; ++index) {
     const bool found = tensor::with_tile<Kind, How>(index, [&](auto tile) {
       using Tile = decltype(tile);
@@ -104,7 +106,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
       plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + kOrders[How] +
                      (Kind == tensor::kSplit ? ", split" : "");
       plan.packed_weight_bytes =
-          problem.groups * divide_up(product.rows, 16) * steps * 512 * tensor::parts(Kind);
+          problem.groups * tensor::row_tiles_of(How, product.rows) * steps * 512 * tensor::parts(Kind);
       plan.predicted_us = predicted_us<Kind, How, Tile>(problem, device, product, size, blocks);
       plans.push_back(std::move(plan));
     });
@@ -119,7 +121,9 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
   const int64_t plane =
       gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
   constexpr int64_t kPiece = 16 / tensor::element_bytes(Kind);
-  if (product.same_pixels && plane % kPiece == 0) {
+  if (problem.layout == Layout::nhwc) {
+    append_access<Kind, tensor::kChannels>(problem, device, plans);
+  } else if (product.same_pixels && plane % kPiece == 0) {
     append_access<Kind, tensor::kRows>(problem, device, plans);
   } else if (product.same_pixels && plane >= tensor::kFewestPlanePixels &&
              plane <= tensor::kMostPlanePixels && product.depth * plane % kPiece == 0 &&
@@ -142,8 +146,7 @@ bool has_matrix_units(const DeviceTraits& device) {
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const bool images_countable = problem.in_channels * problem.in_height * problem.in_width < INT32_MAX / 2 &&
                                 problem.out_channels * problem.out_height * problem.out_width < INT32_MAX / 2;
-  if (problem.operation == Operation::weight_grad || problem.layout != Layout::nchw ||
-      !has_matrix_units(device) || !images_countable) {
+  if (problem.operation == Operation::weight_grad || !has_matrix_units(device) || !images_countable) {
     return;
   }
   switch (problem.dtype) {

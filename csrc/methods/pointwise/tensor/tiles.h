@@ -20,9 +20,9 @@ constexpr int step_depth(Precision precision) {
 }
 
 // How the source's pixels come to the block: rows of [channel][pixels], copied 16 or, short, 8 bytes at a
-// time; whole images of up to 56 pixels as they lie; or element by element, which any stride and padding
-// allow.
-enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3 };
+// time; whole images of up to 56 pixels as they lie; element by element, which any stride and padding allow;
+// or, of channels_last tensors, rows of [pixel][channels].
+enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3, kChannels = 4 };
 constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 33;
 
 // A warp multiplies 16 * Rows filters with one group of pixels; WarpRows x WarpColumns warps are a tile, and
@@ -45,19 +45,26 @@ struct Sizes {
   static constexpr int kStages = Lanes == 64 ? 2 : Tile::kStages;  // copies are synchronous there
   // Neighbouring pixels of a lane: those of its fragments of pixels.
   static constexpr int kNeighbours = How == kShortRows ? 4 : 16 / kBytes;
-  static constexpr int kFragments =
-      How == kPlanes ? (kMostPlanePixels + kFragmentColumns - 1) / kFragmentColumns : kNeighbours;
-  static constexpr int kWarpPixels = kFragmentColumns * kNeighbours;
+  static constexpr int kFragments = How == kPlanes
+                                        ? (kMostPlanePixels + kFragmentColumns - 1) / kFragmentColumns
+                                    : How == kChannels && Lanes == 64 ? kNeighbours / 2
+                                                                      : kNeighbours;
+  static constexpr int kWarpPixels = kFragmentColumns * kFragments;
   static constexpr int kColumns =
       Tile::kWarpColumns * (How == kPlanes ? 1 : kWarpPixels);  // pixels, or images
   static constexpr int kStageDepth = Tile::kStageSteps * step_depth(Kind);
-  // Elements between channels: the 16 bytes more spread them over the banks.
-  static constexpr int kPitch = kColumns + 16 / kBytes;
+  // Elements between rows, spread over the banks: of pixels, 16 bytes more; of channels an odd number of 64
+  // bytes, so that two neighbouring pixels take all banks.
+  static constexpr int kPitch = How == kChannels
+                                    ? kStageDepth + (Tile::kStageSteps % 4 == 0 ? 64 / kBytes : 0)
+                                    : kColumns + 16 / kBytes;
   static constexpr int kFilterBytes = Tile::kRowTiles * Tile::kStageSteps * 512 * kParts;
   static constexpr int kSums = 4 * Tile::kRowsEach * kFragments;  // a thread
 
   static constexpr int64_t source_bytes(int64_t plane) {
-    if (How != kPlanes) return static_cast<int64_t>(kStageDepth) * kPitch * kBytes;
+    if (How != kPlanes) {
+      return static_cast<int64_t>(How == kChannels ? kColumns : kStageDepth) * kPitch * kBytes;
+    }
     // The last columns of fragments reach past a plane, whose pixels are dropped.
     return (Tile::kWarpColumns * kStageDepth * plane * kBytes + kMostPlanePixels * 2 * kBytes + 15) / 16 * 16;
   }
@@ -73,10 +80,16 @@ struct Sizes {
   }
 };
 
-// Fragments of channels of a group; float32 planes take them four at a time.
+// Fragments of channels of a group; float32 planes take them four at a time, rows of channels two.
 constexpr int64_t steps_of(Precision precision, Access access, int64_t depth) {
   const int64_t steps = (depth + step_depth(precision) - 1) / step_depth(precision);
+  if (access == kChannels) return (steps + 1) / 2 * 2;
   return access == kPlanes && element_bytes(precision) == 4 ? (steps + 3) / 4 * 4 : steps;
+}
+
+// Fragments of 16 filters of a group; two of them share 32 neighbouring filters where channels are last.
+constexpr int64_t row_tiles_of(Access access, int64_t rows) {
+  return access == kChannels ? (rows + 31) / 32 * 2 : (rows + 15) / 16;
 }
 
 // Calls body(Tile()) for the tile of an index; false where there is none. Of about sixty tiles for each
@@ -138,6 +151,12 @@ constexpr bool with_tile(int index, const Body& body) {
       CONVX_TILE(0, 3, 1, 2, 4, 2, 3)
       CONVX_TILE(1, 2, 1, 1, 8, 1, 4)
       CONVX_TILE(2, 1, 1, 1, 8, 1, 6)
+    }
+  } else if constexpr (How == kChannels) {
+    switch (index) {
+      CONVX_TILE(0, Kind == kSplit ? 2 : 4, 1, kHalf ? 2 : 4, 1, 2, 4)
+      CONVX_TILE(1, 2, 1, kHalf ? 2 : 4, 1, 2, 4)
+      CONVX_TILE(2, 2, 1, 1, 4, 2, 4)
     }
   } else if constexpr (How == kElements) {
     switch (index) {

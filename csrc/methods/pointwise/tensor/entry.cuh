@@ -1,0 +1,47 @@
+// The kernel of the tensor family: a block multiplies, then finishes.
+#pragma once
+#include "methods/pointwise/tensor/finish.cuh"
+#include "methods/pointwise/tensor/finish_channels.cuh"
+
+namespace convx::pointwise::tensor {
+
+// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kMoreRegisters = 24;
+#else
+constexpr int kMoreRegisters = 0;
+#endif
+template <Precision Kind, Access How>
+constexpr int kOtherRegisters = kMoreRegisters + (How == kElements ? 96
+                                                  : Kind == kSplit ? 80
+                                                  : Kind == kTf32  ? 72
+                                                                   : 64);
+
+// Blocks of a multiprocessor that leave these.
+template <Precision Kind, int Lanes, Access How, class Tile>
+constexpr int kBlocks = [] {
+  using Size = Sizes<Kind, Lanes, How, Tile>;
+  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + kOtherRegisters<Kind, How>;
+  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
+  return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+}();
+
+template <Precision Kind, int Lanes, Access How, class Tile, class T>
+CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
+tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
+              Shape shape) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  CONVX_SKIP_WITHOUT_MATRIX_UNITS();
+  CONVX_DYNAMIC_SHARED(shared);
+  Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
+  allow_next_kernel();
+  wait_for_previous_kernel();
+  block.multiply();
+  if constexpr (How == kChannels) {
+    FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
+  } else {
+    Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+  }
+}
+
+}  // namespace convx::pointwise::tensor

@@ -1,0 +1,160 @@
+// From the sums of a block to the results of a channels_last tensor: a lane holds neighbouring filters of a
+// pixel.
+#pragma once
+#include "methods/pointwise/tensor/exact.cuh"
+#include "methods/pointwise/tensor/kernel.cuh"
+
+namespace convx::pointwise::tensor {
+
+template <Precision Kind, int Lanes, class Tile>
+class FinishChannels {
+ public:
+  using Sums = Block<Kind, Lanes, kChannels, Tile>;
+  using T = typename Sums::T;
+  using Size = typename Sums::Size;
+  using Cell = Fragment<Lanes>;
+
+  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
+                              const Shape& shape, unsigned char* shared)
+      : sums_(sums), shape_(shape), filters_(filters), source_(source), bias_(bias), shared_(shared) {
+    static_assert(Tile::kRowsEach % 2 == 0, "pairs of fragments hold neighbouring filters");
+    const int tile = sums.row_tile * Tile::kRowTiles + sums.warp_row * Tile::kRowsEach;
+    first_filter_ = filter_of_row<Lanes>(kChannels, tile, Cell::row(sums.lane, 0));
+    group_filter_ = static_cast<int64_t>(sums.group) * shape.rows;
+    result_ = result + group_filter_ + first_filter_;
+    CONVX_UNROLL
+    for (int i = 0; i < kFilters; ++i) {
+      const int filter = first_filter_ + filter_step(i);
+      shift_[i] = bias != nullptr && filter < shape.rows ? widen(bias[group_filter_ + filter]) : 0;
+    }
+  }
+
+  CONVX_DEVICE void write() {
+    if constexpr (Tile::kWarpDepths > 1) {
+      write_exchanged();
+    } else {
+      write_own();
+    }
+  }
+
+ private:
+  // Sums of one pixel: kNear neighbours of each pair of fragments, which lie 32 apart.
+  static constexpr int kPlaces = Lanes == 32 ? 2 : 1, kNear = 8 / kPlaces;
+  static constexpr int kFilters = Tile::kRowsEach * 4 / kPlaces;
+  CONVX_DEVICE static constexpr int filter_step(int i) { return i / kNear * 32 + i % kNear; }
+  // Where the i-th filter's sum is: its fragment, and its index there.
+  CONVX_DEVICE static constexpr int fragment(int i) { return i / kNear * 2 + i % kNear / (kNear / 2); }
+  CONVX_DEVICE static constexpr int index(int i, int place) {
+    return Lanes == 32 ? i % 2 * 2 + place : i % 4;
+  }
+
+  CONVX_DEVICE void write_exchanged() {
+    constexpr int kTileWarps = Tile::kWarpRows * Tile::kWarpColumns;
+    const int warp = threadIdx.x / Lanes;
+    float* const all = reinterpret_cast<float*>(shared_);
+    block_barrier();  // the stages' memory is used anew
+    CONVX_UNROLL
+    for (int t = 0; t < Size::kFragments; ++t) {
+      CONVX_UNROLL
+      for (int place = 0; place < kPlaces; ++place) {
+        CONVX_UNROLL
+        for (int i = 0; i < kFilters; ++i) {
+          all[(warp * Size::kSums + (t * kPlaces + place) * kFilters + i) * Lanes + sums_.lane] =
+              sums_.sum[fragment(i)][index(i, place)][t];
+        }
+      }
+    }
+    block_barrier();
+    CONVX_NO_UNROLL
+    for (int u = sums_.warp_depth; u < Size::kFragments * kPlaces; u += Tile::kWarpDepths) {
+      float values[kFilters];
+      CONVX_UNROLL
+      for (int i = 0; i < kFilters; ++i) {
+        values[i] = 0;
+        CONVX_UNROLL
+        for (int depth = 0; depth < Tile::kWarpDepths; ++depth) {
+          const int from = warp % kTileWarps + depth * kTileWarps;
+          values[i] += all[(from * Size::kSums + u * kFilters + i) * Lanes + sums_.lane];
+        }
+      }
+      finish_pixel(u / kPlaces, u % kPlaces, values);
+    }
+  }
+
+  // Through one copy of the code: fragments move up after each.
+  CONVX_DEVICE void write_own() {
+    CONVX_NO_UNROLL
+    for (int turn = 0; turn < Size::kFragments; ++turn) {
+      CONVX_UNROLL
+      for (int place = 0; place < kPlaces; ++place) {
+        float values[kFilters];
+        CONVX_UNROLL
+        for (int i = 0; i < kFilters; ++i) values[i] = sums_.sum[fragment(i)][index(i, place)][0];
+        finish_pixel(turn, place, values);
+      }
+      CONVX_UNROLL
+      for (int m = 0; m < Tile::kRowsEach; ++m) {
+        CONVX_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          CONVX_UNROLL
+          for (int t = 0; t + 1 < Size::kFragments; ++t) sums_.sum[m][i][t] = sums_.sum[m][i][t + 1];
+        }
+      }
+    }
+  }
+
+  CONVX_DEVICE void finish_pixel(int t, int place, float (&values)[kFilters]) {
+    const uint32_t pixel = sums_.first_pixel(place) + t * Size::kFragmentColumns;
+    if (pixel >= shape_.result.pixels) return;
+    // No output was made from this pixel: zero even where a filter is infinite.
+    const bool empty = shape_.source.kind == OtherPixels::spread && shape_.source.offset(pixel) == kNoPixel;
+    if constexpr (Kind == kSplit) make_finite(values, pixel);
+    CONVX_UNROLL
+    for (int i = 0; i < kFilters; ++i) values[i] = (empty ? 0 : values[i]) + shift_[i];
+    activate(values, shape_.activation);
+    T* const to = result_ + pixel * shape_.result.pixel_stride;
+    CONVX_UNROLL
+    for (int i = 0; i < kFilters; i += kNear) {
+      const int left = shape_.rows - first_filter_ - filter_step(i);
+      if (shape_.result_pieces && left >= kNear) {
+        Vector<T, kNear> piece;
+        CONVX_UNROLL
+        for (int j = 0; j < kNear; ++j) piece.element[j] = narrow<T>(values[i + j]);
+        convx::store<T, kNear>(to + filter_step(i), piece);
+      } else {
+        CONVX_UNROLL
+        for (int j = 0; j < kNear; ++j) {
+          if (j < left) to[filter_step(i) + j] = narrow<T>(values[i + j]);
+        }
+      }
+    }
+  }
+
+  CONVX_DEVICE void make_finite(float (&values)[kFilters], uint32_t pixel) const {
+    bool all = true;
+    CONVX_UNROLL
+    for (int i = 0; i < kFilters; ++i) all = all && is_finite(values[i]);
+    if (all) return;
+    // By turns, as the code is long.
+    CONVX_NO_UNROLL
+    for (int turn = 0; turn < kFilters; ++turn) {
+      const int filter = first_filter_ + filter_step(turn);
+      const float first =
+          is_finite(values[0]) ? values[0] : exact_sum(shape_, filters_, source_, sums_.group, filter, pixel);
+      CONVX_UNROLL
+      for (int i = 0; i + 1 < kFilters; ++i) values[i] = values[i + 1];
+      values[kFilters - 1] = first;
+    }
+  }
+
+  Sums& sums_;
+  const Shape& shape_;
+  const T *filters_, *source_, *bias_;
+  T* result_;
+  unsigned char* shared_;
+  int first_filter_;
+  int64_t group_filter_;
+  float shift_[kFilters];
+};
+
+}  // namespace convx::pointwise::tensor
