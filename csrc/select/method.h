@@ -42,6 +42,8 @@ struct Method {
   Support (*supports)(const ConvProblem&, const DeviceTraits&);
   // Every way the method could run a problem that it supports, the expected fastest first. Never empty.
   std::vector<Plan> (*candidates)(const ConvProblem&, const DeviceTraits&);
+  // Why there is no candidate of that name for a problem that the method supports; "" where it has none such.
+  std::string (*why_absent)(const ConvProblem&, const DeviceTraits&, const std::string& candidate) = nullptr;
 };
 
 // "depthwise/strip rows=4 columns=4": what selects this very plan as an algorithm.

@@ -87,9 +87,12 @@ Choice select_named(const ConvProblem& problem, const DeviceTraits& device, cons
                           " has no such tiling for " + describe(problem) + ", on " + device.name +
                           "; convx.explain lists those it has, and without a tiling the best is taken");
   }
+  const std::string why =
+      method.why_absent == nullptr ? "" : method.why_absent(problem, device, name.candidate);
   throw InvalidArgument(
       "algorithm '" + algorithm + "' can't run this problem: " + name.method + " has no candidate '" +
-      name.candidate + "' for " + describe(problem) + ", on " + device.name + "; " +
+      name.candidate + "' for " + describe(problem) + ", on " + device.name +
+      (why.empty() ? "; " : ": " + why + "; ") +
       (names.empty() ? "it has none: name the method alone" : "what it has: " + join(names)));
 }
 

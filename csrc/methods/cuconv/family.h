@@ -1,5 +1,6 @@
 // The planning halves: what there is on GPUs and on CPUs.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "select/method.h"
@@ -9,6 +10,9 @@ namespace convx::cuconv {
 // Every way to run a supported problem, best first within each candidate.
 void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+
+// Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
+std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);
 
 // What planes of partial sums may take: the environment variable CONVX_WORKSPACE_LIMIT_MB, read once, or the
 // paper's 1 GB.

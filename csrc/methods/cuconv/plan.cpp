@@ -77,6 +77,10 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   return plans;
 }
 
+std::string why_absent(const ConvProblem& problem, const DeviceTraits& device, const std::string& candidate) {
+  return device.backend == Backend::cpu ? "" : why_absent_on_gpu(problem, candidate);
+}
+
 }  // namespace
 
 int64_t workspace_limit() {
@@ -86,6 +90,6 @@ int64_t workspace_limit() {
 
 const Method method = {"cuconv",
                        "scalar products along channels, lanes along pixels (Jorda, Valero-Lara, Pena 2021)",
-                       supports, candidates};
+                       supports, candidates, why_absent};
 
 }  // namespace convx::cuconv

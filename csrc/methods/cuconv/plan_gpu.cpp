@@ -15,6 +15,7 @@ using tile::Shape;
 using tile::Tiling;
 
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+constexpr int64_t kPlanes[] = {2, 3, 4, 6, 8, 12, 16};  // that channels are split over
 
 // What a device's multiprocessor does in a cycle, from the H200's measured rates.
 struct Clock {
@@ -153,10 +154,15 @@ void add_planes(Plan& plan, const ConvProblem& problem, const DeviceTraits& devi
   if (planes > 1) plan.workspace_bytes = planes * s.results() * accumulator_bytes(problem.dtype);
 }
 
+// As a double: the product may pass 64 bits.
+double bytes_of_planes(const Sweep& s, int64_t planes, DType dtype) {
+  return planes == 1 ? 0
+                     : static_cast<double>(planes) * static_cast<double>(s.results()) *
+                           static_cast<double>(accumulator_bytes(dtype));
+}
+
 bool within_budget(const Sweep& s, int64_t planes, DType dtype) {
-  return planes == 1 || static_cast<double>(planes) * static_cast<double>(s.results()) *
-                                static_cast<double>(accumulator_bytes(dtype)) <=
-                            static_cast<double>(workspace_limit());
+  return bytes_of_planes(s, planes, dtype) <= static_cast<double>(workspace_limit());
 }
 
 // Section 3 of the paper. One loaded source value and one filter value for every multiply-add.
@@ -243,7 +249,7 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   append_best("fused", problem, device, s, fused, kMostOfCandidate, plans);
 
   std::vector<Choice> split;
-  for (const int64_t planes : {2, 3, 4, 6, 8, 12, 16}) {
+  for (const int64_t planes : kPlanes) {
     if (within_budget(s, planes, problem.dtype)) append_choices(problem, device, s, planes, false, split);
   }
   append_best("split", problem, device, s, split, kMostOfCandidate, plans);
@@ -254,6 +260,20 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
     append_best("two_stage_blocked", problem, device, s, blocked, 1, plans);
   }
   append_published(problem, device, s, plans);
+}
+
+std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {
+  const bool by_taps = candidate == "two_stage" || candidate == "two_stage_blocked";
+  if (!by_taps && candidate != "split") return "";
+  const Sweep s = sweep_of(problem);
+  const int64_t planes = by_taps ? s.taps() : kPlanes[0];
+  if (within_budget(s, planes, problem.dtype)) return "";
+  const auto megabytes = [](double bytes) {
+    return std::to_string(static_cast<int64_t>(std::ceil(bytes / (1 << 20))));
+  };
+  return "its " + std::to_string(planes) + " planes of partial sums take " +
+         megabytes(bytes_of_planes(s, planes, problem.dtype)) + " MB, and CONVX_WORKSPACE_LIMIT_MB is " +
+         megabytes(static_cast<double>(workspace_limit()));
 }
 
 }  // namespace convx::cuconv
