@@ -10,12 +10,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import ACTIVATIONS, DTYPES, Case, assert_agrees, make, reference, torch_result
+from reference import ACTIVATIONS, DTYPES, Case, Tensors, assert_agrees, make, reference, torch_result
 from torch import Tensor
 
 from convx import _planning, ops
@@ -81,13 +82,12 @@ STRIDED = [
 ]
 
 
-def result_of(operation: str, case: Case, tensors: object, packed: Tensor | None = None) -> Tensor:
-    t: object = tensors
+def result_of(operation: str, case: Case, t: Tensors, packed: Tensor | None = None) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
-        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", False, packed)  # type: ignore[attr-defined]
-    size = list(t.input.shape)  # type: ignore[attr-defined]
-    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp")  # type: ignore[attr-defined]
+        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", False, packed)
+    size = list(t.input.shape)
+    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp")
 
 
 def check(operation: str, case: Case, dtype: torch.dtype, channels_last: bool) -> None:
@@ -197,15 +197,15 @@ def test_no_value_spreads() -> None:
     assert torch.equal(torch.isfinite(result), torch.isfinite(own))
 
 
-def problem_of(case: Case, operation: str = "forward", channels_last: bool = False) -> object:
+def problem_of(case: Case, operation: str = "forward", channels_last: bool = False) -> Any:
     shape = (case.batch, case.channels, case.height, case.width)
     weight = (case.out_channels, case.channels // case.group_count, *case.filter)
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     return _planning.problem(operation, torch.float32, channels_last, shape, weight, *rest)
 
 
-def plans_of(case: Case, device: object) -> list[object]:
-    plans: list[object] = _planning.core().candidates("hntmp", problem_of(case), device)
+def plans_of(case: Case, device: Any) -> list[Any]:
+    plans: list[Any] = _planning.core().candidates("hntmp", problem_of(case), device)
     return plans
 
 
@@ -217,8 +217,8 @@ def test_the_order_of_packed_filters(groups: int) -> None:
     rest = (case.stride, case.padding, case.dilation, case.group_count, "none", "hntmp", False)
     packed = ops.pack_weight(tensors.input, tensors.weight, None, *rest)
     (plan,) = plans_of(case, _planning.device("cpu"))
-    block = plan.tiling["block_channels"]  # type: ignore[attr-defined]
-    assert plan.packing == f"crsk {block}"  # type: ignore[attr-defined]
+    block = plan.tiling["block_channels"]
+    assert plan.packing == f"crsk {block}"
     blocks = -(-21 // block)
     filled = torch.zeros(groups, blocks * block, 6, 3, 2)
     filled[:, :21] = tensors.weight.view(groups, 21, 6, 3, 2)
@@ -241,18 +241,18 @@ def test_plans_of_every_gpu(name: str) -> None:
     }
     for case, candidate in expected.items():
         plans = plans_of(case, device)
-        times = [plan.predicted_us for plan in plans]  # type: ignore[attr-defined]
+        times = [plan.predicted_us for plan in plans]
         assert times == sorted(times)
         assert min(times) > 0
-        assert candidate in {plan.candidate for plan in plans}  # type: ignore[attr-defined]
+        assert candidate in {plan.candidate for plan in plans}
         for plan in plans:
-            tiling = plan.tiling  # type: ignore[attr-defined]
-            assert plan.packing == f"crsk {tiling['block_channels']}"  # type: ignore[attr-defined]
+            tiling = plan.tiling
+            assert plan.packing == f"crsk {tiling['block_channels']}"
             assert tiling["block_channels"] == tiling["lane_filters"] * tiling["filters"]
-            assert (plan.workspace_bytes > 0) == (tiling["splits"] > 1)  # type: ignore[attr-defined]
+            assert (plan.workspace_bytes > 0) == (tiling["splits"] > 1)
 
 
-def refusal(case: Case, operation: str, device: object, channels_last: bool = False) -> str:
+def refusal(case: Case, operation: str, device: Any, channels_last: bool = False) -> str:
     supported, reason = _planning.core().supports("hntmp", problem_of(case, operation, channels_last), device)
     assert not supported
     return str(reason)

@@ -1,7 +1,5 @@
 // Brings filters into the order of crsk.h on a GPU. Included by one source file of each method that reads it.
 #pragma once
-#include <algorithm>
-
 #include "methods/filters/crsk.h"
 #include "platform/launch.h"
 #include "platform/platform.h"
@@ -9,69 +7,76 @@
 namespace convx::filters {
 
 struct CrskArguments {
-  int64_t count;                     // packed elements
-  int64_t groups_step;               // of the plain order: elements from one group's filters to the next
+  int64_t group_step;                // of the plain order: elements from one group's filters to the next
   int64_t result_step, source_step;  // and from a result or source channel to the next
-  uint32_t source_channels, result_channels, taps, block, blocks;
+  uint32_t result_channels;
+  uint32_t rows, tile_rows;  // source_channels * taps, each `block` neighbours of the packed order; of a tile
+  FastDivide taps, block, row_tiles, blocks;
   bool flipped;
 };
 
-constexpr int kCrskThreads = 256;
+constexpr int kCrskThreads = 256, kCrskElements = 2048;  // of a tile
 
-// A thread writes every gridDim-th packed element; neighbours write neighbours. Word is any type of the
-// element's size.
+// A block of threads writes a tile of rows of one block of channels, neighbours on neighbours. They read as
+// many taps of each filter as fill the sectors that they touch. Word is any type of the element's size.
 template <class Word>
 CONVX_KERNEL(kCrskThreads, 1)
 pack_crsk_kernel(const Word* weight, Word* packed, CrskArguments a) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kCrskThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kCrskThreads + threadIdx.x; i < a.count; i += step) {
-    int64_t rest = i / a.block;
-    const uint32_t in_block = static_cast<uint32_t>(i - rest * a.block);
-    int64_t outer = rest / a.taps;
-    const uint32_t tap = static_cast<uint32_t>(rest - outer * a.taps);
-    rest = outer / a.source_channels;
-    const int64_t source = outer - rest * a.source_channels;
-    const int64_t group = rest / a.blocks;
-    const int64_t result = (rest - group * a.blocks) * a.block + in_block;
+  const uint32_t outer = a.row_tiles.quotient(blockIdx.x);
+  const uint32_t first_row = (blockIdx.x - outer * a.row_tiles.divisor) * a.tile_rows;
+  const uint32_t group = a.blocks.quotient(outer);
+  const uint32_t first_channel = (outer - group * a.blocks.divisor) * a.block.divisor;
+  const uint32_t rows = min(a.tile_rows, a.rows - first_row);
+  weight += group * a.group_step;
+  packed += (static_cast<int64_t>(outer) * a.rows + first_row) * a.block.divisor;
+  for (uint32_t i = threadIdx.x; i < rows * a.block.divisor; i += kCrskThreads) {
+    const uint32_t row = a.block.quotient(i), channel = first_channel + i - row * a.block.divisor;
+    const uint32_t source = a.taps.quotient(first_row + row);
+    const uint32_t tap = first_row + row - source * a.taps.divisor;
     Word value{};
-    if (result < a.result_channels) {
-      value = weight[group * a.groups_step + result * a.result_step + source * a.source_step +
-                     (a.flipped ? a.taps - 1 - tap : tap)];
+    if (channel < a.result_channels) {
+      value = weight[channel * a.result_step + source * a.source_step +
+                     (a.flipped ? a.taps.divisor - 1 - tap : tap)];
     }
     packed[i] = value;
   }
 }
 
 template <class Word>
-void pack_crsk_words(const CrskArguments& arguments, const void* weight, void* packed, Stream stream) {
-  constexpr int64_t kMostBlocks = 8192;  // a thread of more takes several elements
+void pack_crsk_words(const CrskArguments& arguments, int64_t blocks, const void* weight, void* packed,
+                     Stream stream) {
   Grid grid;
-  grid.x = static_cast<uint32_t>(std::min((arguments.count + kCrskThreads - 1) / kCrskThreads, kMostBlocks));
+  grid.x = static_cast<uint32_t>(blocks);
   launch_kernel(pack_crsk_kernel<Word>, "pack_crsk", grid, kCrskThreads, 0, stream,
                 static_cast<const Word*>(weight), static_cast<Word*>(packed), arguments);
 }
 
+// Of fewer than 2^31 products of source_channels, taps, groups and blocks.
 inline void pack_crsk_gpu(const ConvProblem& problem, int64_t block, const void* weight, void* packed,
                           Stream stream) {
   const Crsk order = crsk_of(problem, block);
   CrskArguments a{};
-  a.count = order.elements();
-  a.groups_step = order.source_channels * order.result_channels * order.taps;
-  a.result_step = order.flipped ? order.taps : order.source_channels * order.taps;
+  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
+  const int64_t rows = order.source_channels * order.taps;
+  const int64_t tile_rows = block < kCrskElements ? kCrskElements / block : 1;
+  const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+  a.group_step = order.result_channels * rows;
+  a.result_step = order.flipped ? order.taps : rows;
   a.source_step = order.flipped ? order.result_channels * order.taps : order.taps;
-  a.source_channels = static_cast<uint32_t>(order.source_channels);
   a.result_channels = static_cast<uint32_t>(order.result_channels);
-  a.taps = static_cast<uint32_t>(order.taps);
-  a.block = static_cast<uint32_t>(block);
-  a.blocks = static_cast<uint32_t>(order.blocks());
+  a.rows = static_cast<uint32_t>(rows);
+  a.tile_rows = static_cast<uint32_t>(tile_rows);
+  a.taps = divide_by(order.taps), a.block = divide_by(block);
+  a.row_tiles = divide_by(row_tiles), a.blocks = divide_by(order.blocks());
   a.flipped = order.flipped;
+  const int64_t thread_blocks = order.groups * order.blocks() * row_tiles;
   switch (element_size(problem.dtype)) {
     case 2:
-      return pack_crsk_words<uint16_t>(a, weight, packed, stream);
+      return pack_crsk_words<uint16_t>(a, thread_blocks, weight, packed, stream);
     case 4:
-      return pack_crsk_words<uint32_t>(a, weight, packed, stream);
+      return pack_crsk_words<uint32_t>(a, thread_blocks, weight, packed, stream);
     default:
-      return pack_crsk_words<uint64_t>(a, weight, packed, stream);
+      return pack_crsk_words<uint64_t>(a, thread_blocks, weight, packed, stream);
   }
 }
 

@@ -30,9 +30,11 @@ bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
 }
 
 // Shared memory, offsets, and no lanes without filters where fewer would do.
-bool is_possible(const Geometry& g, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device) {
+bool is_possible(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem,
+                 const DeviceTraits& device) {
   if (g.block_channels() * element_size(problem.dtype) < 16) return false;  // pieces of filters
-  if (g.lane_filters > 2 && g.block_channels() / 2 >= s.result_channels) return false;
+  // More slots take more shared memory, so that the lean tile may need lanes without filters.
+  if (index != kAnyLean && g.lane_filters > 2 && g.block_channels() / 2 >= s.result_channels) return false;
   if (g.warps > 1 && g.warps / 2 * g.splits >= g.channel_groups) return false;
   if (g.splits > 1 && (g.splits * g.warps > g.channel_groups || problem.output_elements() >= kLimit ||
                        problem.input_elements() >= kLimit)) {
@@ -75,7 +77,7 @@ void append_tile(int index, const Sweep& s, const ConvProblem& problem, const De
     for (int64_t warps = 1; warps * device.lanes <= kMostThreads; warps *= 2) {
       for (int64_t splits = 1; splits <= 8; splits *= 2) {
         const Geometry g = geometry_of(s, index, problem.dtype, device.lanes, lane_filters, warps, splits);
-        if (!is_possible(g, s, problem, device)) continue;
+        if (!is_possible(g, index, s, problem, device)) continue;
         // More blocks than the device holds at once have nothing to gain from a split.
         if (splits > 1 && g.blocks / splits >= 2 * device.multiprocessors) continue;
         (splits > 1 ? split : whole).push_back(plan_of(g, index, s, problem, device));
@@ -108,7 +110,7 @@ Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("its GPU kernels need fewer than 2^21 channels");
   }
   if (gpu_candidates(problem, device).empty()) {
-    return Support::no("its GPU kernels need a dilated filter's window within shared memory (" +
+    return Support::no("its GPU kernels need the window of a dilated filter within shared memory (" +
                        std::to_string(device.shared_bytes_per_block) + " bytes) and fewer than 2^31 blocks");
   }
   return Support::yes();

@@ -41,6 +41,7 @@ enum TileIndex : int {
   kTaps5Stride2,
   kTaps7Stride2,
   kAny,
+  kAnyLean,
   kTiles
 };
 
@@ -51,7 +52,7 @@ constexpr Tile kTileTable[kTiles] = {
     {"taps", 2, 4, 7, 0, 5, 1, Staging::window, 2},    {"taps", 2, 4, 7, 0, 7, 1, Staging::window, 2},
     {"taps", 4, 4, 7, 0, 1, 2, Staging::window, 2},    {"taps", 2, 4, 7, 0, 3, 2, Staging::window, 2},
     {"taps", 2, 4, 7, 0, 5, 2, Staging::window, 2},    {"taps", 2, 4, 7, 0, 7, 2, Staging::window, 2},
-    {"general", 4, 2, 7, 0, 0, 0, Staging::window, 2},
+    {"general", 4, 2, 7, 0, 0, 0, Staging::window, 2}, {"general", 1, 4, 7, 0, 0, 0, Staging::window, 2},
 };
 
 constexpr Tile tile_of(int index) {
@@ -63,7 +64,7 @@ constexpr Tile tile_of(int index) {
 constexpr bool has_dtype(int index, DType dtype) {
   if (dtype == DType::float32) return true;
   if (dtype == DType::float64)
-    return index == kAny || (tile_of(index).sums() <= 56 && tile_of(index).stride == 1 && index > kTaps1);
+    return index >= kAny || (tile_of(index).sums() <= 56 && tile_of(index).stride == 1 && index > kTaps1);
   return index >= kTaps1;
 }
 
