@@ -135,7 +135,9 @@ def driver() -> Path:
     named = f'-DCONVX_GENERATED_KERNELS="{kernels}"'
     objects += made._objects([programs.SIMT / "generated.cpp"], [*made.kernel_flags, named])
     planner = programs.glob("csrc/methods/pointwise/generator/*.cpp") + programs.glob("csrc/problem/*.cpp")
-    objects += made._objects([*planner, Path("csrc/select/method.cpp")], ["-O1"])
+    objects += made._objects(
+        [*planner, *map(Path, ("csrc/select/method.cpp", "csrc/select/record.cpp"))], ["-O1"]
+    )
     objects += made._objects((programs.SIMT / file for file in programs.TEST), ["-O2"])
     objects += made._objects((programs.SIMT / file for file in programs.RUNTIME), made.runtime_flags)
     program = made.folder / "generated"

@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--training", action="store_true", help="both gradients too")
     parser.add_argument("--force", action="store_true", help="measure again what has a record")
     parser.add_argument("--rounds", type=int, default=7, help="samples of each contender (default: 7)")
+    parser.add_argument("--no-generated", action="store_true", help="without generated kernels")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             operations=operations,
             force=options.force,
             rounds=options.rounds,
+            generate=not options.no_generated,
             progress=not options.quiet,
         )
     except KeyboardInterrupt:

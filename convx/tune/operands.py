@@ -74,6 +74,14 @@ class Operands:
             packed = None
         return lambda index: ops.conv2d(self.inputs[index], *rest, packed)
 
+    def require_right(self, call: Call) -> None:
+        """Raises RuntimeError where a call's result is far from torch's, for kernels made just now. Rounding
+        errors are the tests' to judge."""
+        result, expected = (each(0).double() for each in (call, self.call("native")))
+        error = float((result - expected).norm() / expected.norm().clamp_min(1e-30))
+        if not error < 0.02:
+            raise RuntimeError(f"its result differs from torch's by {error:.2g} of the norm")
+
 
 def _cache_bytes(device: torch.device) -> int:
     """What has to be replaced for operands to be cold."""

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from convx import _libraries, _packed
+from convx.tune import generated, kernels
 from convx.tune.folder import cache_folder, warn_once, write_whole
 
 FORMAT = "convx tuning record 1"
@@ -45,6 +46,8 @@ class Record:
     """Its time, in microseconds."""
     candidates: dict[str, float]
     """Every contender's time; those that were stopped early have what they had then."""
+    kernel: dict[str, Any] | None = None
+    """Where the winner was generated: what convx.tune.generated needs to have it again."""
 
     @property
     def path(self) -> Path:
@@ -111,6 +114,7 @@ def _parse(path: Path) -> Record:
         isinstance(record.environment, dict)
         and isinstance(record.problem, dict)
         and isinstance(record.candidates, dict)
+        and isinstance(record.kernel, (dict, type(None)))
         and isinstance(record.algorithm, str)
         and isinstance(record.us, (int, float))
         and math.isfinite(record.us)
@@ -148,8 +152,12 @@ def save(record: Record) -> bool:
 
 def _text(record: Record) -> str:
     """As csrc/select/tuned.h reads it."""
-    fields = {**record.problem, "device": record.environment["device"], "algorithm": record.algorithm}
-    fields["us"] = record.us
+    found = {"device": record.environment["device"], "algorithm": record.algorithm, "us": record.us}
+    return fields_text({**record.problem, **found})
+
+
+def fields_text(fields: dict[str, Any]) -> str:
+    """As csrc/select/record.h reads it."""
     lines = []
     for name, value in fields.items():
         if isinstance(value, (list, tuple)):
@@ -173,6 +181,18 @@ def remember(record: Record) -> None:
     if libraries["gpu"].loaded:
         torch.ops.convx.remember_tuned_gpu(text)
     _packed.forget_all()  # filters are packed for the plan that was taken before
+
+
+def restore(record: Record) -> bool:
+    """remember, for a record of another process: brings back the generated kernel, if it chose one. False
+    where the cache no longer has that; the problem is then to be tuned again."""
+    if record.kernel is not None:
+        image = kernels.read(str(record.kernel.get("key")))
+        if image is None:
+            return False
+        generated.remember(record.kernel, fields_text(record.problem), image)
+    remember(record)
+    return True
 
 
 def forget() -> None:
@@ -215,8 +235,7 @@ def load() -> int:
             )
             continue
         try:
-            remember(record)
-            count += 1
+            count += restore(record)
         except (KeyError, ValueError, RuntimeError) as error:
             warn_once("record", f"convx passes over the tuning record {path}: {error}")
     return count

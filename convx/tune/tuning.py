@@ -14,7 +14,7 @@ from convx import _planning
 from convx._arguments import allows_tf32, padding_1d, padding_2d, pair, single
 from convx.convert import _Call, _layers, _record_calls
 from convx.explain import aligned
-from convx.tune import records
+from convx.tune import generated, records
 from convx.tune.operands import Operands
 from convx.tune.profiler import Timing, fastest, profile
 from convx.tune.records import Record
@@ -80,13 +80,15 @@ def tune(
     operations: Sequence[str] = ("forward",),
     force: bool = False,
     rounds: int = 7,
+    generate: bool = True,
     progress: bool = True,
 ) -> TuningReport:
     """Measure every plan of every method on a model's convolutions, and let "auto" take the fastest.
 
     The model is run once on the example to learn its layers' inputs, in evaluation mode without gradients.
     Then each distinct problem is run by every plan that convx.explain lists, native among them, on random
-    data; hopeless ones are stopped early. The winner holds for that very problem (shape, dtype, layout,
+    data; hopeless ones are stopped early. For pointwise layers on GPUs kernels are also generated, where
+    NVRTC or hipRTC is there to compile them. The winner holds for that very problem (shape, dtype, layout,
     bias, activation, TF32 setting) on this device, at once and, through a record in the cache folder
     (CONVX_CACHE_DIR, else the user's), in later processes. Tuning that was interrupted goes on where it was.
 
@@ -97,6 +99,7 @@ def tune(
         operations: of "forward", "input_grad" and "weight_grad", which to tune.
         force: measure again what has a record.
         rounds: samples of each contender; their median counts.
+        generate: let generated kernels take part.
         progress: show a bar, where tqdm is installed.
 
     Returns:
@@ -130,7 +133,9 @@ def tune(
     with _bar(len(problems), progress) as bar:
         for (problem, where), names in problems.items():
             bar.describe(", ".join(names))
-            rows.append(tune_problem(problem, where, ", ".join(names), force, rounds, bar.contender))
+            rows.append(
+                tune_problem(problem, where, ", ".join(names), force, rounds, generate, bar.contender)
+            )
             bar.step()
     return TuningReport(tuple(rows))
 
@@ -141,20 +146,24 @@ def tune_problem(
     name: str = "",
     force: bool = False,
     rounds: int = 7,
+    generate: bool = True,
     tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
 ) -> TunedProblem:
     """As tune, for one _core.Problem. tell is given the number of contenders, and returns what is called as
     each of them is done with."""
     device = _planning.device(where)
     known = None if force else records.find(problem, device)
-    if known is not None:
-        records.remember(known)
+    if known is not None and records.restore(known):
         best = _predicted(problem, device)
         us = known.candidates.get(best, float("inf"))
         return TunedProblem(
             name, problem.describe(), best, us, known.algorithm, known.us, known.candidates, False
         )
     before = _predicted(problem, device)
+    kernels = {}
+    if generate and device.backend != "cpu":
+        problem_text = records.fields_text(records.problem_fields(problem))
+        kernels = generated.offer(problem, device, problem_text)
     with torch.no_grad():
         timings = _measure(problem, device, where, rounds, tell)
     winner = fastest(timings)
@@ -168,6 +177,7 @@ def tune_problem(
         winner,
         times[winner],
         dict(sorted(times.items(), key=lambda item: item[1])),
+        kernels.get(winner),
     )
     records.save(record)
     records.remember(record)
@@ -184,9 +194,9 @@ def _plans(problem: Any, device: Any) -> list[Any]:
 def _predicted(problem: Any, device: Any) -> str:
     """The plan that auto takes without tuning."""
     core = _planning.core()
-    plans = [core.candidates(row["name"], problem, device)[:1] for row in core.methods()]
+    plans = [core.candidates(row["name"], problem, device) for row in core.methods()]
     best = min(
-        (plan for few in plans for plan in few),
+        (plan for each in plans for plan in each if plan.candidate != "generated"),
         key=lambda plan: plan.predicted_us * (1.02 if plan.method == "native" else 1.0),
     )
     return str(best.name)
@@ -206,7 +216,10 @@ def _measure(
     for name in names:
         try:
             contenders[name] = operands.call(name)
-        except Exception as error:  # a plan whose filters can't be packed
+            if name.startswith("pointwise/generated"):
+                operands.require_right(contenders[name])
+        except Exception as error:  # a plan whose filters can't be packed, a kernel that does not load
+            contenders.pop(name, None)
             failures[name] = Timing(failure=f"{type(error).__name__}: {error}")
     timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)))
     return {**timings, **failures}

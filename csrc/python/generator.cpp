@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "methods/pointwise/generator/kernels.h"
 #include "methods/pointwise/generator/source.h"
 
 namespace py = pybind11;
@@ -114,6 +115,9 @@ void bind_generator(py::module_& parent) {
                         py::arg("shared_bytes") = shape.shared_bytes);
       },
       py::arg("problem"), py::arg("device"), py::arg("tiling"));
+  // The planner needs no image: it launches nothing.
+  module.def(
+      "remember_kernel", [](const std::string& record) { remember_kernel(record, ""); }, py::arg("record"));
   module.def(
       "resources",
       [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {

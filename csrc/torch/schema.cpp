@@ -22,4 +22,6 @@ STABLE_TORCH_LIBRARY(convx, library) {
   library.def("remember_tuned_gpu(str record) -> ()");
   library.def("forget_tuned_cpu() -> ()");
   library.def("forget_tuned_gpu() -> ()");
+  // A kernel that was generated and compiled for one problem: see csrc/methods/pointwise/generator.
+  library.def("remember_kernel_gpu(str record, Tensor image) -> ()");
 }

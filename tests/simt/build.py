@@ -80,11 +80,17 @@ class Programs:
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
             objects = self._objects([driver], ["-O1", tested], f"_{name}")
             objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
-            objects += self._objects(glob(f"{folder}/**/plan*.cpp") + glob(f"{folder}/**/gpu.cpp"), ["-O1"])
+            host = [
+                *glob(f"{folder}/**/plan*.cpp"),
+                *glob(f"{folder}/**/gpu.cpp"),
+                *glob(f"{folder}/generator/*.cpp"),
+            ]
+            objects += self._objects(host, ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             # Not select/registry.cpp, which refers to every method: a driver has one.
             planner = [*glob("csrc/problem/*.cpp"), Path("csrc/select/method.cpp")]
-            objects += self._objects([*planner, Path("csrc/select/measured.cpp")], ["-O1"])
+            planner += [Path("csrc/select/measured.cpp"), Path("csrc/select/record.cpp")]
+            objects += self._objects(planner, ["-O1"])
         program = self.folder / name
         inputs = [*objects, *runtime]
         command = [*cxx(), *self.link_flags, *map(str, inputs), "-o", str(program)]

@@ -12,15 +12,16 @@ enum Kernel : int {
   kFma = 0,        // fma/: any dtype and layout, all operations, on the arithmetic units of every GPU
   kFmaWeight = 1,  // fma/: weight_grad
   kTensor = 2,     // tensor/: nchw forward and input_grad on matrix units
+  kGenerated = 3,  // generator/: forward, kernels that convx.tune compiled for this very problem
 };
 
 // Adds every plan that can run the problem, none where the family can't.
 using Append = void(const ConvProblem&, const DeviceTraits&, std::vector<Plan>&);
-Append append_fma, append_fma_weight, append_tensor;
+Append append_fma, append_fma_weight, append_tensor, append_generated;
 
 // Launching half, in the GPU library alone.
 using Launch = void(const Plan&, const ConvProblem&, const Pointers&, Stream);
-Launch launch_fma, launch_fma_weight, launch_tensor;
+Launch launch_fma, launch_fma_weight, launch_tensor, launch_generated;
 
 using PackWeight = void(const Plan&, const ConvProblem&, const void* weight, void* packed, Stream);
 PackWeight pack_transposed, pack_fragments;

@@ -13,6 +13,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_fma_weight(plan, problem, pointers, stream);
     case kTensor:
       return launch_tensor(plan, problem, pointers, stream);
+    case kGenerated:
+      return launch_generated(plan, problem, pointers, stream);
   }
   throw std::logic_error("convx: no pointwise GPU kernel for " + describe(plan));
 }

@@ -8,7 +8,7 @@
 namespace convx::pointwise {
 namespace {
 
-constexpr Append* kFamilies[] = {append_tensor, append_fma, append_fma_weight};
+constexpr Append* kFamilies[] = {append_tensor, append_fma, append_fma_weight, append_generated};
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return Support::no("it runs on GPUs alone");

@@ -1,0 +1,29 @@
+// What Python tells the planner and the operator libraries as text: a problem, and what was found for it.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "problem/problem.h"
+
+namespace convx {
+
+// The lines of a record, "name = value" each. Every value can be taken once. All throw InvalidArgument.
+class RecordFields {
+ public:
+  explicit RecordFields(const std::string& record);
+  std::string text(const char* name);
+  int64_t integer(const char* name);
+  std::vector<int64_t> integers(const char* name, size_t count);
+  double number(const char* name);
+  void require_empty() const;  // nothing that nobody asked for
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// Every field of _core.Problem by its name there, pairs and paddings as numbers with spaces between.
+ConvProblem read_problem(RecordFields& fields);
+
+}  // namespace convx
