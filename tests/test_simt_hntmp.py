@@ -72,7 +72,8 @@ def test_float32_by_every_tile(driver: Path, device: str) -> None:
     """Exact results in every order of lanes, warps and blocks, and every kernel took part."""
     lines = [line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
     lines += [line(problem, device, "shuffled", operation="input_grad") for problem in GRADIENTS.values()]
-    lines = [*lines[:3], *lines[3::3]] if device == DEVICES[-1] else lines  # kernels are those of the first
+    if device == DEVICES[-1]:
+        lines = [*lines[:3], *lines[3::3]]  # its kernels are those of the first device
     lines.append(line(SPLITS, device, ",".join(ORDERS)))
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
