@@ -51,7 +51,7 @@ def test_swaps_in_place_and_back() -> None:
     model.eval()
     expected = model(input)
 
-    report = convx.convert_(model)
+    report = convx.convert_(model, algorithm="depthwise")
     assert [row.name for row in report.converted] == ["depthwise", "row"]
     assert [row.name for row in report.left] == ["expand"]
     assert type(model.depthwise) is convx.nn.Conv2d
@@ -69,15 +69,25 @@ def test_swaps_in_place_and_back() -> None:
     assert convx.revert_(model) == 0
 
 
+def test_auto_converts_every_layer_and_back() -> None:
+    model, input = Block().eval(), torch.randn(2, 4, 10, 10)
+    expected = model(input)
+    report = convx.convert_(model, example_input=input)
+    assert [row.name for row in report.converted] == ["expand", "depthwise", "row"]
+    torch.testing.assert_close(model(input), expected)
+    assert convx.revert_(model) == 3
+    assert torch.equal(model(input), expected)
+
+
 def test_report() -> None:
-    report = convx.convert_(Block())
+    report = convx.convert_(Block(), algorithm="depthwise")
     text = str(report)
     assert "depthwise" in text and "decided at the call" in text
     assert "left: depthwise: " in text
     assert text.endswith("2 of 3 convolution layers converted")
     data = json.loads(json.dumps(report.to_dict()))
     assert [layer["name"] for layer in data["layers"]] == ["expand", "depthwise", "row"]
-    assert data["algorithm"] == "auto"
+    assert data["algorithm"] == "depthwise"
 
 
 def test_example_input_names_the_method_and_leaves_no_trace() -> None:

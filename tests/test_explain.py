@@ -37,8 +37,9 @@ def test_prints_a_table() -> None:
     assert lines[1].startswith("on cpu (")
     assert lines[2].split() == ["method", "plan", "workspace", "predicted", "prediction"]
     assert any("can't run: " in line and line.split()[0] == "depthwise" for line in lines)
-    assert any(line.startswith("->  native") for line in lines)
-    assert lines[-1].startswith("takes native: ")
+    chosen = convx.explain(input, weight, groups=2).chosen
+    assert [line.split()[1] for line in lines if line.startswith("->")] == [chosen.method]
+    assert lines[-1].startswith(f"takes {chosen.algorithm}: ")
 
 
 def test_shapes_are_enough() -> None:

@@ -143,9 +143,13 @@ def test_an_unknown_algorithm_lists_what_exists() -> None:
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_a_named_algorithm_that_cannot_run_says_why_and_what_can(device: _core.Device) -> None:
-    expected = r"'depthwise' can't run .*not depthwise \(groups 1, input channels 96.*auto, native"
+    expected = r"'depthwise' can't run .*not depthwise \(groups 1, input channels 96.*auto, .*native"
     with pytest.raises(ValueError, match=expected):
         _core.select(dense(), device, "depthwise")
+    assert _core.select(dense(), device, "depthwise|native").plan.method == "native"
+    assert _core.select(depthwise(), device, "depthwise|native").plan.method == "depthwise"
+    with pytest.raises(ValueError, match="got 'winograd'"):
+        _core.select(dense(), device, "depthwise|winograd")
     with pytest.raises(ValueError, match=r"depthwise has no candidate 'winograd' .*depthwise/"):
         _core.select(depthwise(), device, "depthwise/winograd")
     with pytest.raises(ValueError, match=r"native has no candidate 'fast' .*name the method alone"):
