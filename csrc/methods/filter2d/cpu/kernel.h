@@ -13,9 +13,8 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace image_filter {
 
-constexpr int64_t kStripBytes = 24576;  // of source rows: most of a first-level cache
-
-constexpr int64_t kStreamedBytes = 32 << 20;  // of results: more than caches hold beside the images
+constexpr int64_t kStripBytes =
+    131072;  // of source rows: a part of a second-level cache, and long runs of each row
 
 // Memory of one thread.
 template <class A>
@@ -47,9 +46,6 @@ class Kernel {
     const int64_t bands = problem_.images % maximum(job.threads, 1) == 0 ? 1 : job.threads;
     band_rows_ = round_up(ceil_divide(problem_.out_height, bands), sweeper_.rows);
     bands_ = ceil_divide(problem_.out_height, band_rows_);
-    const int64_t size = static_cast<int64_t>(sizeof(A));
-    streams_ = problem_.result_elements() * size >= kStreamedBytes &&
-               problem_.out_width * size % CONVX_SIMD_BYTES == 0;
   }
 
   int64_t tasks() const { return problem_.images * bands_; }
@@ -76,7 +72,6 @@ class Kernel {
       const int64_t first = task % bands_ * band_rows_;
       run_band(task / bands_, first, minimum(first + band_rows_, problem_.out_height), buffers);
     }
-    _mm_sfence();  // streamed stores are seen before what the thread does next
   }
 
  private:
@@ -158,13 +153,11 @@ class Kernel {
       finished = count / kBlock * kBlock;
       sweep.begin = 0, sweep.end = finished;
       sweep.result = target, sweep.pitch = problem_.out_width;
-      sweep.streamed = streams_ && reinterpret_cast<uintptr_t>(target) % CONVX_SIMD_BYTES == 0;
       sweeper_.run(problem_, sweep);
     }
     if (finished == count) return;
     sweep.begin = finished, sweep.end = count;
     sweep.result = buffers.results, sweep.pitch = pitch_;
-    sweep.streamed = false;
     sweeper_.run(problem_, sweep);
     for (int64_t h = 0; h < row_count; ++h) {
       store_row(buffers.results + h * pitch_ + finished, target + h * problem_.out_width + finished,
@@ -178,7 +171,6 @@ class Kernel {
   int64_t strip_columns_;  // of the widest strip
   int64_t pitch_;          // of copied rows
   int64_t band_rows_, bands_;
-  bool streams_;  // results
 };
 
 }  // namespace image_filter

@@ -16,23 +16,7 @@ struct Sweep {
   int64_t row_count;   // rows that are written
   A* result;
   int64_t pitch;  // of result
-  // Past the caches, which a result larger than they are would only displace; a line is not read to be
-  // overwritten. Needs whole vectors' alignment.
-  bool streamed;
 };
-
-CONVX_INLINE void store_streamed(float* address, Simd<float, kLanes<float>> value) {
-#if CONVX_SIMD_BYTES == 64
-  _mm512_stream_ps(address, bit_cast<__m512>(value));
-#elif CONVX_SIMD_BYTES == 32
-  _mm256_stream_ps(address, bit_cast<__m256>(value));
-#else
-  _mm_stream_ps(address, bit_cast<__m128>(value));
-#endif
-}
-CONVX_INLINE void store_streamed(double* address, Simd<double, kLanes<double>> value) {
-  store_streamed(reinterpret_cast<float*>(address), bit_cast<Simd<float, kLanes<float>>>(value));
-}
 
 // The sweep of a kind of tile, and what it reads.
 template <class A>
@@ -56,13 +40,8 @@ void run_sweep(const filter2d::FilterProblem& problem, const Sweep<typename Tile
       if (h >= sweep.row_count) break;
       CONVX_UNROLLED
       for (int v = 0; v < kVectors; ++v) {
-        A* address = sweep.result + h * sweep.pitch + column + v * L;
-        const Simd<A, L> value = sweep.epilogue.template operator()<L>(sum[h][v]);
-        if (sweep.streamed) {
-          store_streamed(address, value);
-        } else {
-          store<L>(address, value);
-        }
+        store<L>(sweep.result + h * sweep.pitch + column + v * L,
+                 sweep.epilogue.template operator()<L>(sum[h][v]));
       }
     }
   }
