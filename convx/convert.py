@@ -311,10 +311,11 @@ def convert_(
     >>> import torch, convx
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8), torch.nn.Conv2d(8, 16, 1))
     >>> report = convx.convert_(model)
+    >>> [row.name for row in report.converted], convx.revert_(model)
+    (['0', '1'], 2)
+    >>> report = convx.convert_(model, algorithm="depthwise")
     >>> [row.name for row in report.converted], [row.name for row in report.left]
     (['0'], ['1'])
-    >>> convx.revert_(model)
-    1
     """
     if not isinstance(model, Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")

@@ -56,7 +56,9 @@ def test_report_names_every_layer_and_its_method(report: Path) -> None:
             if isinstance(module, torch.nn.Conv2d):
                 assert f"<code>{layer}</code>" in text
     assert text.count("outputs agree") == 2
-    assert "it is not depthwise" in text
+    assert text.count("Each method by name") == 2
+    for method in convx.methods():
+        assert method["name"] in text
 
 
 def test_pictures_are_written_too(report: Path) -> None:
@@ -147,7 +149,7 @@ def test_readme_code_runs() -> None:
 def test_quickstart_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "quickstart.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    assert "1 of 2 convolution layers converted" in printed and "NVIDIA H200" in printed
+    assert "2 of 2 convolution layers converted" in printed and "NVIDIA H200" in printed
 
 
 def test_digits_learns_the_same_with_both(tmp_path: Path) -> None:
