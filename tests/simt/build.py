@@ -89,7 +89,7 @@ class Programs:
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             # Not select/registry.cpp, which refers to every method: a driver has one.
             planner = [*glob("csrc/problem/*.cpp"), Path("csrc/select/method.cpp")]
-            planner += [Path("csrc/select/measured.cpp"), Path("csrc/select/record.cpp")]
+            planner += [*glob("csrc/select/measured*.cpp"), Path("csrc/select/record.cpp")]
             objects += self._objects(planner, ["-O1"])
         program = self.folder / name
         inputs = [*objects, *runtime]
