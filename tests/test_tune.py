@@ -271,6 +271,7 @@ def generated_record(
     return records.Record(environment, problem_fields, winner, 2.5, {winner: 2.5}, offered[winner]), offered
 
 
+@pytest.mark.filterwarnings("ignore:convx.tune leaves out")
 def test_generated_kernels_become_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned, offered = generated_record(monkeypatch, in_channels=35)
     device = _core.Device.known_device("h200")
@@ -293,6 +294,7 @@ def test_generated_kernels_become_candidates(monkeypatch: pytest.MonkeyPatch) ->
     assert not any("generated" in plan.name for row in _core.explain(problem, a100) for plan in row.plans)
 
 
+@pytest.mark.filterwarnings("ignore:convx.tune leaves out")
 def test_a_generated_winner_comes_back_with_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned, _ = generated_record(monkeypatch, in_channels=36)
     device = _core.Device.known_device("h200")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,19 +60,16 @@ def profile(
     """
     timings = {name: Timing() for name in contenders}
     timers: dict[str, Callable[[], float]] = {}
+    make_timer = sampler or (_gpu_sampler() if device.type == "cuda" else _cpu_timer)
     for name, call in contenders.items():
         try:
-            timer = (sampler or _sampler(device))(call, sets, device)
+            timer = make_timer(call, sets, device)
             timings[name].samples.append(timer())
             timers[name] = timer
         except Exception as error:  # one that can't run must not keep the others from being measured
-            timings[
-                name
-            ].failure = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            timings[name].failure = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
             advance()
-    for turn in range(1, rounds + 1):
-        if turn == rounds:
-            break
+    for turn in range(1, rounds):
         _stop_losers(timings, timers, turn, advance)
         # Who comes first is who has just been given the processor.
         for name in list(timers)[:: 1 if turn % 2 else -1]:
@@ -89,7 +86,7 @@ def _stop_losers(
         return
     limit = min(timings[name].us for name in timers) * allowance(turn)
     for name in [name for name in timers if min(timings[name].samples) > limit]:
-        del timers[name]  # with what it holds: graphs keep their results' memory
+        del timers[name]
         timings[name].stopped = True
         advance()
 
@@ -101,10 +98,6 @@ def fastest(timings: dict[str, Timing]) -> str | None:
     if not finished:
         return None
     return min(finished, key=lambda name: finished[name] * (1.02 if name == "native" else 1.0))
-
-
-def _sampler(device: torch.device) -> Callable[[Call, int, torch.device], Callable[[], float]]:
-    return _gpu_timer if device.type == "cuda" else _cpu_timer
 
 
 def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
@@ -121,7 +114,13 @@ def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], floa
     return lambda: run(repeats)
 
 
-def _gpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
+def _gpu_sampler() -> Callable[[Call, int, torch.device], Callable[[], float]]:
+    """Timers by replays of CUDA graphs, which share the memory of their results: nobody reads those."""
+    pool = torch.cuda.graph_pool_handle()
+    return lambda call, sets, device: _gpu_timer(call, sets, device, pool)
+
+
+def _gpu_timer(call: Call, sets: int, device: torch.device, pool: Any) -> Callable[[], float]:
     """Replays of a CUDA graph of several launches, one after another over the operand sets."""
     graph_us = 400
     with torch.cuda.device(device):
@@ -137,17 +136,14 @@ def _gpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], floa
         estimate = max(1.0, begin.elapsed_time(end) * 1e3)
         launches = max(sets, math.ceil(graph_us / estimate)) if estimate < _LONG_US else 1
         graph = torch.cuda.CUDAGraph()
-        alive: list[Any] = []  # results rotate too: as many as there are sets stay allocated
-        with torch.cuda.graph(graph):
+        results: list[Any] = [None] * sets  # rotate too, so that what is written is as cold as what is read
+        with torch.cuda.graph(graph, pool=pool):
             for index in range(launches):
-                result = call(index % sets)
-                if len(alive) < sets:
-                    alive.append(result)
-                else:
-                    alive[index % sets] = result
+                results[index % sets] = call(index % sets)
+        results.clear()
         graph.replay()
 
-    def replay(results: Sequence[Any] = alive) -> float:
+    def replay() -> float:
         with torch.cuda.device(device):
             begin.record()
             graph.replay()

@@ -2,6 +2,16 @@
 
 namespace convx::pointwise::generator {
 
+std::string number(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string all_of(const std::vector<std::string>& conditions) {
+  std::string text;
+  for (const std::string& each : conditions) text += (text.empty() ? "" : " && ") + each;
+  return text;
+}
+
 const char* prologue() {
   return R"(
 #ifndef CONVX_GENERATED

@@ -1,8 +1,9 @@
-// The parts of generated sources that do not depend on the tiling.
+// The parts of generated sources.
 #pragma once
 #include <string>
+#include <vector>
 
-#include "problem/problem.h"
+#include "methods/pointwise/generator/tiling.h"
 
 namespace convx::pointwise::generator {
 
@@ -13,5 +14,11 @@ std::string element_type(DType dtype);
 std::string activation(Activation activation, DType dtype);
 // input_pixel(output pixel): where its input lies in the plane.
 std::string input_pixel(const ConvProblem& problem);
+// fetch and put: a chunk from global memory to registers, and from there to shared memory.
+std::string staging(const ConvProblem& problem, const Tiling& tiling, int lanes);
+
+std::string number(int64_t value);
+// "a && b", or nothing: what a specialised kernel need not ask is left out.
+std::string all_of(const std::vector<std::string>& conditions);
 
 }  // namespace convx::pointwise::generator

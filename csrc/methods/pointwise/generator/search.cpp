@@ -73,7 +73,9 @@ double predicted_us(const Tiling& t, const Space& s) {
   // Cycles a chunk takes of a multiprocessor, by the unit that is busiest.
   const double rate = device.fp32_TFLOPs * 1e3 / 2 / device.multiprocessors / kClock_GHz;  // multiply-adds
   const double products = double(t.tile_w()) * t.tile_c() * t.stage_c * s.accumulator_registers;
-  const double operands = t.thread_c(device.lanes) + t.wave_w / 4.0;  // shared loads of a lane and channel
+  const int wave_bytes = t.wave_w * s.element_bytes;  // pixels are read from shared memory by such pieces
+  const int piece = wave_bytes % 16 == 0 ? 16 : wave_bytes % 8 == 0 ? 8 : s.element_bytes;
+  const double operands = t.thread_c(device.lanes) + wave_bytes / piece;  // loads of a lane for a channel
   const double lane_steps = double(t.threads(device.lanes)) * t.stage_c / t.group_c;
   const double arithmetic = products / rate;
   const double shared = lane_steps * operands / device.lanes;

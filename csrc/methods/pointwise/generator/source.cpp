@@ -8,10 +8,6 @@
 namespace convx::pointwise::generator {
 namespace {
 
-std::string number(int64_t value) {
-  return std::to_string(value);
-}
-
 std::string head(const ConvProblem& p, const Tiling& t, int lanes) {
   const Space space(p, DeviceTraits());
   std::string text = "// Pointwise convolution, generated for\n";
@@ -59,85 +55,10 @@ constexpr int kThreads = kRepeatW * kRepeatC * kLanes;
 constexpr int kTileW = kWaveW * kRepeatW, kTileC = kWaveC * kRepeatC;
 constexpr int kTilesW = (kPixels + kTileW - 1) / kTileW, kTilesC = (kOutChannels + kTileC - 1) / kTileC;
 constexpr int kChunks = (kInChannels + kStageC - 1) / kStageC;
-constexpr int kInputLoads = (kTileW * kStageC + kThreads - 1) / kThreads;    // of a thread
-constexpr int kFilterLoads = (kTileC * kStageC + kThreads - 1) / kThreads;
 )";
   define("kInputPitch", row_pitch(t.tile_w(), s.element_bytes),
          "odd in 16-byte pieces, against bank conflicts");
   define("kFilterPitch", row_pitch(t.tile_c(), s.element_bytes));
-  return text;
-}
-
-// "a && b", or nothing: what a specialised kernel need not ask is left out.
-std::string all_of(const std::vector<std::string>& conditions) {
-  std::string text;
-  for (const std::string& each : conditions) text += (text.empty() ? "" : " && ") + each;
-  return text;
-}
-
-std::string guarded(const std::string& condition, const std::string& value) {
-  return condition.empty() ? value : condition + "\n            ? " + value + "\n            : Element{}";
-}
-
-std::string fetch(const ConvProblem& p, const Tiling& t, int lanes) {
-  const Space s(p, DeviceTraits());
-  const bool last = p.layout == Layout::nhwc;
-  std::vector<std::string> input_inside, filter_inside;
-  if (t.tile_w() * t.stage_c % t.threads(lanes) != 0) input_inside.push_back("element < kTileW * kStageC");
-  if (s.pixels % t.tile_w() != 0) input_inside.push_back("first_pixel + pixel < kPixels");
-  if (t.tile_c() * t.stage_c % t.threads(lanes) != 0) filter_inside.push_back("element < kTileC * kStageC");
-  if (s.out_channels % t.tile_c() != 0) filter_inside.push_back("first_filter + filter < kOutChannels");
-  if (s.in_channels % t.stage_c != 0) {
-    input_inside.push_back("first_channel + channel < kInChannels");
-    filter_inside.push_back("first_channel + channel < kInChannels");
-  }
-  const std::string offset =
-      last ? "input_pixel(first_pixel + pixel) * (kGroups * kInChannels) + first_channel + channel"
-           : "(first_channel + channel) * kInPixels + input_pixel(first_pixel + pixel)";
-  std::string text = R"(
-// The next chunk's elements on their way: in registers while the present chunk is multiplied.
-struct Fetched {
-  Element input[kInputLoads], filter[kFilterLoads];
-};
-
-CONVX_DEVICE void fetch(Fetched& fetched, const Element* input, const Element* weight, int first_pixel,
-                        int first_filter, int first_channel) {
-#pragma unroll
-  for (int i = 0; i < kInputLoads; ++i) {
-    const int element = static_cast<int>(threadIdx.x) + i * kThreads;
-)";
-  text += last ? "    const int pixel = element / kStageC, channel = element % kStageC;\n"
-               : "    const int channel = element / kTileW, pixel = element % kTileW;\n";
-  text += "    fetched.input[i] =\n        " + guarded(all_of(input_inside), "input[" + offset + "]") + ";\n";
-  text += R"(  }
-#pragma unroll
-  for (int i = 0; i < kFilterLoads; ++i) {
-    const int element = static_cast<int>(threadIdx.x) + i * kThreads;
-    const int filter = element / kStageC, channel = element % kStageC;
-    fetched.filter[i] =
-        )" +
-          guarded(all_of(filter_inside), "weight[filter * kInChannels + first_channel + channel]") +
-          R"(;
-  }
-}
-
-CONVX_DEVICE void put(const Fetched& fetched, Element* inputs, Element* filters) {
-#pragma unroll
-  for (int i = 0; i < kInputLoads; ++i) {
-    const int element = static_cast<int>(threadIdx.x) + i * kThreads;
-)";
-  text += last ? "    const int pixel = element / kStageC, channel = element % kStageC;\n"
-               : "    const int channel = element / kTileW, pixel = element % kTileW;\n";
-  text += R"(    if (element < kTileW * kStageC) inputs[channel * kInputPitch + pixel] = fetched.input[i];
-  }
-#pragma unroll
-  for (int i = 0; i < kFilterLoads; ++i) {
-    const int element = static_cast<int>(threadIdx.x) + i * kThreads;
-    const int filter = element / kStageC, channel = element % kStageC;
-    if (element < kTileC * kStageC) filters[channel * kFilterPitch + filter] = fetched.filter[i];
-  }
-}
-)";
   return text;
 }
 
@@ -324,7 +245,7 @@ std::string digest(const std::string& text) {
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes) {
   const std::string parts = element_type(problem.dtype) + activation(problem.activation, problem.dtype) +
                             "\n" + constants(problem, tiling, lanes) + input_pixel(problem) +
-                            fetch(problem, tiling, lanes) + multiply(problem, tiling, lanes);
+                            staging(problem, tiling, lanes) + multiply(problem, tiling, lanes);
   const std::string name = "convx_pointwise_" + digest(parts + kernel(problem, tiling, lanes, ""));
   // A namespace of its own, so that several can be compiled together; the kernel's name is plain C.
   return {name, head(problem, tiling, lanes) + prologue() + "\nnamespace " + name + "_parts {\n\n" + parts +
