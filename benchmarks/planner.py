@@ -17,11 +17,11 @@ class Planner:
 
     def method(self, problem: Problem, algorithm: str) -> str:
         """The method and kernel that a call takes: "depthwise/strip"."""
-        return _name(self._core.select(_core_problem(problem), self._device, algorithm).plan)
+        return _name(self._core.select(core_problem(problem), self._device, algorithm).plan)
 
     def candidates(self, problem: Problem) -> list[str]:
         """Every kernel that could run the problem, by the names that algorithm takes."""
-        core = _core_problem(problem)
+        core = core_problem(problem)
         names: dict[str, None] = {}
         for method in self._core.methods():
             if method["name"] != "native":
@@ -34,7 +34,8 @@ def _name(plan: Any) -> str:
     return f"{plan.method}/{plan.candidate}" if plan.candidate else str(plan.method)
 
 
-def _core_problem(problem: Problem) -> Any:
+def core_problem(problem: Problem) -> Any:
+    """As the planner is asked for it."""
     shape = problem.shape
     return _planning.problem(
         problem.operation,

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <tuple>
 #include <utility>
+
+#include "select/measured_dense.h"
+#include "select/measured_machine.h"
 
 namespace convx {
 namespace {
@@ -25,35 +29,16 @@ struct Curve {
 #include "select/measured/nvidia_h200.inc"
 
 struct Machine {
-  const char* name;
-  Backend backend;
-  CpuIsa isa;
-  double bandwidth_GBps;  // as DeviceTraits has it there
+  MeasuredMachine machine;
   const Curve *begin, *end;
 };
 
 // One line for each file that benchmarks/fit.py wrote.
 const Machine kMachines[] = {
-    {"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_GBps, std::begin(nvidia_h200),
+    {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_GBps},
+     std::begin(nvidia_h200),
      std::end(nvidia_h200)},
 };
-
-bool is_same(const Machine& machine, const DeviceTraits& device) {
-  return machine.bandwidth_GBps == device.bandwidth_GBps &&
-         (device.backend == Backend::cpu || device.name.rfind(machine.name, 0) == 0);
-}
-
-// The device itself, or else the first of its kind.
-const Machine* find_machine(const DeviceTraits& device) {
-  const Machine* similar = nullptr;
-  for (const Machine& machine : kMachines) {
-    if (machine.backend != device.backend) continue;
-    if (machine.backend == Backend::cpu && machine.isa != device.isa) continue;
-    if (is_same(machine, device)) return &machine;
-    if (similar == nullptr) similar = &machine;
-  }
-  return similar;
-}
 
 bool is_like_measured(const ConvProblem& problem) {
   const int64_t height = problem.in_height, width = problem.in_width;
@@ -90,22 +75,48 @@ double read(const Curve& curve, double bytes) {
   return low * std::pow(high / low, octave - index);
 }
 
-}  // namespace
-
-Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+Measured depthwise_time(const std::string& algorithm, const ConvProblem& problem,
+                        const DeviceTraits& device) {
   if (!is_like_measured(problem)) return {};
-  const Machine* machine = find_machine(device);
-  if (machine == nullptr) return {};
-  const Curve* curve = find_curve(*machine, algorithm, problem);
+  const Machine* found = find_machine(kMachines, device);
+  if (found == nullptr) return {};
+  const MeasuredMachine& machine = found->machine;
+  const Curve* curve = find_curve(*found, algorithm, problem);
   if (curve == nullptr) return {};
   ConvProblem plain = problem;
   plain.has_bias = false;
-  const double us = read(*curve, plain.bytes());
-  if (is_same(*machine, device)) return {us, std::string("measured on ") + machine->name};
-  // What a launch takes is much the same everywhere.
-  const double launch_us = std::min(us, device.backend == Backend::cpu ? 0.0 : 2.0);
-  const double ratio = machine->bandwidth_GBps / device.bandwidth_GBps;
-  return {launch_us + (us - launch_us) * ratio, std::string("scaled from ") + machine->name};
+  double us = read(*curve, plain.bytes());
+  if (!is_same(machine, device)) {
+    // What a launch takes is much the same everywhere.
+    const double launch_us = std::min(us, device.backend == Backend::cpu ? 0.0 : 2.0);
+    us = launch_us + (us - launch_us) * machine.bandwidth_GBps / device.bandwidth_GBps;
+  }
+  return {us, source_of(machine, device)};
+}
+
+}  // namespace
+
+Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+  return problem.is_depthwise() ? depthwise_time(algorithm, problem, device)
+                                : dense_time(algorithm, problem, device);
+}
+
+void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  std::map<std::string, double> least;
+  for (const Plan& plan : plans) {
+    const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
+    const auto [found, first] = least.emplace(name, plan.predicted_us);
+    if (!first) found->second = std::min(found->second, plan.predicted_us);
+  }
+  for (const auto& [name, estimate] : least) {
+    const Measured measured = measured_time(name, problem, device);
+    if (!measured) continue;
+    for (Plan& plan : plans) {
+      if (std::string(plan.method->name) + "/" + plan.candidate != name) continue;
+      if (plan.predicted_us == estimate) plan.source = measured.source;
+      plan.predicted_us *= measured.us / estimate;
+    }
+  }
 }
 
 }  // namespace convx

@@ -1,9 +1,11 @@
 // Times measured beforehand, which replace a method's own estimate where there are any.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "problem/device.h"
 #include "problem/problem.h"
+#include "select/method.h"
 
 namespace convx {
 
@@ -13,10 +15,17 @@ struct Measured {
   explicit operator bool() const { return us > 0; }
 };
 
-// What algorithm ("depthwise/strip", "native") takes without bias and activation: depthwise problems with
-// square filters and equal strides alone, and maps not far from square, of the sizes that networks have.
-// Times between measured sizes are interpolated. float16 has bfloat16's times. A device that was not measured
-// has those of one of its kind in the ratio of bandwidths; a CPU those of one with its instruction set.
+// What algorithm ("depthwise/strip", "native") takes without bias and activation, for sizes like those that
+// were measured. float16 has bfloat16's times. A device that was not measured has those of one of its kind in
+// the ratio of bandwidths and rates; a CPU those of one with its instruction set.
+//
+// Depthwise problems: square filters and equal strides alone, maps not far from square; times between
+// measured sizes are interpolated. Dense ones: groups and dilation 1; a sum of what bytes, products and waves
+// of tiles take, corrected by the measured layers around the problem.
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
+
+// Where a candidate was measured on problems like this, its best plan is taken to have that time; the
+// method's estimates tell how the other plans of the candidate compare. Plans name their method.
+void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 
 }  // namespace convx

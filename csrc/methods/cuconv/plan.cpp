@@ -6,6 +6,7 @@
 #include "methods/cuconv/cuconv.h"
 #include "methods/cuconv/family.h"
 #include "methods/cuconv/sweep.h"
+#include "select/measured.h"
 
 namespace convx::cuconv {
 
@@ -72,6 +73,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   std::vector<Plan> plans;
   device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
   for (Plan& plan : plans) plan.method = &method;
+  take_measured_times(problem, device, plans);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/depthwise/family.h"
@@ -33,25 +32,6 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     reasons += (reasons.empty() ? "" : "; ") + std::string(family->name) + ": " + support.reason;
   }
   return Support::no(reasons);
-}
-
-// Where a kernel was measured on problems like this, its best tiling is taken to have that time; the family's
-// estimates tell how the other tilings compare.
-void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
-  std::map<std::string, double> least;
-  for (const Plan& plan : plans) {
-    const auto [found, first] = least.emplace(plan.candidate, plan.predicted_us);
-    if (!first) found->second = std::min(found->second, plan.predicted_us);
-  }
-  for (const auto& [candidate, estimate] : least) {
-    const Measured measured = measured_time("depthwise/" + candidate, problem, device);
-    if (!measured) continue;
-    for (Plan& plan : plans) {
-      if (plan.candidate != candidate) continue;
-      if (plan.predicted_us == estimate) plan.source = measured.source;
-      plan.predicted_us *= measured.us / estimate;
-    }
-  }
 }
 
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {

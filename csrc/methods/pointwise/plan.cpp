@@ -4,6 +4,7 @@
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/pointwise.h"
 #include "methods/pointwise/product.h"
+#include "select/measured.h"
 
 namespace convx::pointwise {
 namespace {
@@ -33,6 +34,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   std::vector<Plan> plans;
   for (Append* append : kFamilies) append(problem, device, plans);
   for (Plan& plan : plans) plan.method = &method;
+  take_measured_times(problem, device, plans);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;

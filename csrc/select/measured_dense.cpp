@@ -1,0 +1,192 @@
+#include "select/measured_dense.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "select/measured_machine.h"
+
+namespace convx {
+namespace {
+
+// Square maps and filters, 'same' padding.
+struct Layer {
+  int batch, in_channels, size, out_channels, filter, stride;
+};
+
+struct Point {
+  int layer;
+  float weight;  // of the layer in the correction
+};
+
+constexpr size_t kParts = 9, kAxes = 6;
+
+// One algorithm's times; benchmarks/fit_dense.py fits them.
+struct Series {
+  const char* algorithm;
+  Operation operation;
+  DType dtype;
+  bool tf32;
+  Layout layout;
+  double coefficients[kParts];
+  int first, count;  // of its points
+};
+
+#include "select/measured/nvidia_h200_dense.inc"
+
+using Parts = std::array<double, kParts>;
+
+// The operation as a product of matrices.
+struct Product {
+  double rows, columns, depth;
+};
+
+Product product_of(const ConvProblem& p) {
+  const double taps = static_cast<double>(p.filter_height * p.filter_width);
+  const double in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const double in_pixels = static_cast<double>(p.batch * p.in_height * p.in_width);
+  const double out_pixels = static_cast<double>(p.batch * p.out_height * p.out_width);
+  switch (p.operation) {
+    case Operation::forward:
+      return {out, out_pixels, in * taps};
+    case Operation::input_grad:
+      return {in, in_pixels, out * taps};
+    case Operation::weight_grad:
+      return {out, in * taps, out_pixels};
+  }
+  return {};
+}
+
+// Microseconds, but for the first: what the device at hand would take at its full rates. Sums of products are
+// serial, and a wave of tiles takes as long as one tile.
+Parts parts_of(const ConvProblem& p, const DeviceTraits& device) {
+  const Product product = product_of(p);
+  const double bandwidth = device.bandwidth_GBps * 1e3, rate = device.fp32_TFLOPs * 1e6;
+  const double units = std::max(1, device.backend == Backend::cpu ? device.threads : device.multiprocessors);
+  const double bytes = static_cast<double>(element_size(p.dtype));
+  const auto tiles = [&](double side) {
+    const double waves =
+        std::ceil(std::ceil(product.rows / side) * std::ceil(product.columns / side) / units);
+    return waves * 2 * side * side * product.depth * units / rate;
+  };
+  constexpr double kLane = 8;  // sums that a unit adds to at once, however few there are
+  return {1,
+          static_cast<double>(p.input_elements()) * bytes / bandwidth,
+          static_cast<double>(p.output_elements()) * bytes / bandwidth,
+          static_cast<double>(p.weight_elements()) * bytes / bandwidth,
+          p.flops() / rate,
+          2 * kLane * kLane * product.depth * units / rate,
+          tiles(32),
+          tiles(64),
+          tiles(128)};
+}
+
+// Steps of two in a channel count, of four in pixels and images. Planes that don't begin at multiples of 16
+// bytes are read by other kernels.
+struct Place {
+  std::array<double, kAxes> axes;
+  int64_t in_plane, out_plane;  // elements
+};
+
+Place place_of(int64_t batch, int64_t in_channels, int64_t out_channels, int64_t in_plane, int64_t out_plane,
+               int64_t taps, int64_t stride) {
+  const auto octaves = [](int64_t value) { return std::log2(static_cast<double>(value)); };
+  return {{0.5 * octaves(batch), octaves(in_channels), octaves(out_channels), 0.5 * octaves(out_plane),
+           octaves(taps), 2 * octaves(stride)},
+          in_plane,
+          out_plane};
+}
+
+Place place_of(const Layer& layer) {
+  const int64_t padded = layer.size + 2 * (layer.filter / 2);
+  const int64_t out = (padded - layer.filter) / layer.stride + 1;
+  return place_of(layer.batch, layer.in_channels, layer.out_channels, int64_t{layer.size} * layer.size,
+                  out * out, int64_t{layer.filter} * layer.filter, layer.stride);
+}
+
+Place place_of(const ConvProblem& p) {
+  return place_of(p.batch, p.in_channels, p.out_channels, p.in_height * p.in_width,
+                  p.out_height * p.out_width, p.filter_height * p.filter_width, p.stride_h);
+}
+
+struct Machine {
+  MeasuredMachine machine;
+  double reach;  // distance at which a layer's say in the correction has fallen to 1 / e
+  std::vector<Place> layers;
+  const Point* points;
+  const Series *begin, *end;
+};
+
+template <size_t Count>
+std::vector<Place> places_of(const Layer (&layers)[Count]) {
+  std::vector<Place> places;
+  for (const Layer& layer : layers) places.push_back(place_of(layer));
+  return places;
+}
+
+// One line for each file that benchmarks/fit_dense.py wrote.
+const std::vector<Machine>& machines() {
+  static const std::vector<Machine> all = {
+      {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_dense_GBps},
+       nvidia_h200_dense_reach,
+       places_of(nvidia_h200_dense_layers),
+       nvidia_h200_dense_points,
+       std::begin(nvidia_h200_dense),
+       std::end(nvidia_h200_dense)},
+  };
+  return all;
+}
+
+double distance(const Place& a, const Place& b, int64_t element_bytes) {
+  const auto aligned = [&](const Place& place) {
+    return (place.in_plane * element_bytes) % 16 == 0 && (place.out_plane * element_bytes) % 16 == 0;
+  };
+  double squares = aligned(a) == aligned(b) ? 0 : 4;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    squares += (a.axes[axis] - b.axes[axis]) * (a.axes[axis] - b.axes[axis]);
+  }
+  return std::sqrt(squares);
+}
+
+const Series* find_series(const Machine& machine, const std::string& algorithm, const ConvProblem& problem) {
+  const DType dtype = problem.dtype == DType::float16 ? DType::bfloat16 : problem.dtype;
+  const bool tf32 = problem.allow_tf32 && dtype == DType::float32 && machine.machine.backend != Backend::cpu;
+  const Series* found = std::find_if(machine.begin, machine.end, [&](const Series& series) {
+    return series.operation == problem.operation && series.dtype == dtype && series.tf32 == tf32 &&
+           series.layout == problem.layout && algorithm == series.algorithm;
+  });
+  return found == machine.end ? nullptr : found;
+}
+
+}  // namespace
+
+Measured dense_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
+  constexpr double kFarthest = 2.5;
+  if (problem.groups != 1 || problem.dilation_h != 1 || problem.dilation_w != 1 || problem.batch == 0 ||
+      problem.stride_h != problem.stride_w) {
+    return {};
+  }
+  const Machine* machine = find_machine(machines(), device);
+  if (machine == nullptr) return {};
+  const Series* series = find_series(*machine, algorithm, problem);
+  if (series == nullptr) return {};
+  const Place place = place_of(problem);
+  double nearest = std::numeric_limits<double>::infinity(), correction = 0;
+  for (int i = series->first; i < series->first + series->count; ++i) {
+    const Point& point = machine->points[i];
+    const double away =
+        distance(place, machine->layers[static_cast<size_t>(point.layer)], element_size(problem.dtype));
+    nearest = std::min(nearest, away);
+    correction += static_cast<double>(point.weight) * std::exp(-away / machine->reach);
+  }
+  if (nearest > kFarthest) return {};
+  const Parts parts = parts_of(problem, device);
+  double us = 0;
+  for (size_t part = 0; part < kParts; ++part) us += series->coefficients[part] * parts[part];
+  return {us * std::exp(correction), source_of(machine->machine, device)};
+}
+
+}  // namespace convx
