@@ -18,7 +18,6 @@ extern "C" void __sanitizer_print_stack_trace();
 namespace simt::race {
 namespace {
 
-constexpr size_t kGranule = 2;  // bytes per cell: no kernel has smaller elements
 constexpr int kMany = -1;
 
 struct Stamp {
@@ -30,13 +29,14 @@ struct Stamp {
 
 struct Region {
   const char* name;
+  size_t granule;  // bytes per cell, at most the smallest element that threads write
   uintptr_t begin = 0, end = 0;
   bool across_blocks = false;  // whether accesses of other blocks count
   std::vector<Stamp> writes = {}, reads = {};
 };
 
 bool watching = false;
-Region regions[] = {{"shared memory"}, {"the result"}};
+Region regions[] = {{"shared memory", 2}, {"the result", 1}};
 uint32_t block_stamp = 0, first_stamp_of_block = 0;
 int lanes_of_warp = 32;
 std::vector<uint32_t> warp_barriers;
@@ -44,7 +44,7 @@ std::vector<uint32_t> warp_barriers;
 void watch(Region& region, const void* memory, size_t bytes) {
   region.begin = reinterpret_cast<uintptr_t>(memory);
   region.end = region.begin + bytes;
-  region.writes.assign((bytes + kGranule - 1) / kGranule, Stamp());
+  region.writes.assign((bytes + region.granule - 1) / region.granule, Stamp());
   region.reads = region.writes;
 }
 
@@ -79,8 +79,8 @@ void check(Region& region, uintptr_t address, size_t bytes, bool is_write) {
   const int thread = current_thread();
   const int warp = thread / lanes_of_warp;
   const Stamp now{block_stamp, warp_barriers[warp], static_cast<int16_t>(warp), static_cast<int16_t>(thread)};
-  const size_t last = (address + bytes - 1 - region.begin) / kGranule;
-  for (size_t i = (address - region.begin) / kGranule; i <= last && i < region.writes.size(); ++i) {
+  const size_t last = (address + bytes - 1 - region.begin) / region.granule;
+  for (size_t i = (address - region.begin) / region.granule; i <= last && i < region.writes.size(); ++i) {
     const bool after_write = is_ordered(region, region.writes[i], now);
     if (after_write && (!is_write || is_ordered(region, region.reads[i], now))) {
       is_write ? void(region.writes[i] = now) : merge_read(region.reads[i], now);

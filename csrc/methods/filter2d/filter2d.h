@@ -25,9 +25,9 @@ Support supports_filter(const FilterProblem& problem, const DeviceTraits& device
 // Every way to run a problem that is supported, the expected fastest first. No plan has a workspace.
 std::vector<Plan> filter_candidates(const FilterProblem& problem, const DeviceTraits& device);
 
-// algorithm: "auto", "filter2d" (both: the fastest expected), a candidate ("strip", "column_reuse",
-// "row_reuse", "both", "direct" on GPUs) or "filter2d/<candidate>". Throws InvalidArgument for one that does
-// not exist or can't run the problem, saying what can.
+// algorithm: "auto", "filter2d" (both: the fastest expected), a candidate ("strip", "rotation",
+// "column_reuse", "row_reuse", "both", "direct" on GPUs) or "filter2d/<candidate>". Throws InvalidArgument
+// for one that does not exist or can't run the problem, saying what can.
 Plan plan_filter(const FilterProblem& problem, const DeviceTraits& device, const std::string& algorithm);
 
 // Dense memory in the order that FilterProblem gives.

@@ -31,8 +31,9 @@ void with_pixel(ImageType dtype, const Body& body) {
 
 void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
                        Stream stream) {
-  if (plan.kernel == kGeneral && problem.dtype == ImageType::float64) {
-    return general::launch_typed<double>(plan, problem, pointers, stream);
+  if (problem.dtype == ImageType::float64) {
+    if (plan.kernel == kGeneral) return general::launch_typed<double>(plan, problem, pointers, stream);
+    if (plan.kernel == kRotation) return rotation::launch_typed<double>(plan, problem, pointers, stream);
   }
   with_pixel(problem.dtype, [&](auto pixel) {
     using T = typename decltype(pixel)::type;
@@ -43,6 +44,8 @@ void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const Fil
         return reuse::launch_typed<T>(plan, problem, pointers, stream);
       case kGeneral:
         return general::launch_typed<T>(plan, problem, pointers, stream);
+      case kRotation:
+        return rotation::launch_typed<T>(plan, problem, pointers, stream);
     }
     throw std::logic_error("convx: no filter2d GPU kernel for " + convx::describe(plan));
   });

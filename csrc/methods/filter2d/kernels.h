@@ -8,9 +8,10 @@ namespace convx::filter2d {
 
 // Values of Plan::kernel; 0 and below 10 are the CPU's own.
 enum Kernel : int {
-  kStrip = 10,   // strip/: vectors of columns a lane, several rows, halo columns by shuffle
-  kReuse = 11,   // reuse/: the paper's forms for square filters of side 3 to 9, one column a lane
-  kGeneral = 12  // general/: the same four forms for any filter, stride and dilation
+  kStrip = 10,    // strip/: vectors of columns a lane, several rows, halo columns by shuffle
+  kReuse = 11,    // reuse/: the paper's forms for square filters of side 3 to 9, one column a lane
+  kGeneral = 12,  // general/: the same four forms for any filter, stride and dilation
+  kRotation = 13  // rotation/: vectors of columns a lane and rotation, for filters of any size at stride 1
 };
 
 // What the paper's two reuses make together: the candidates' names and the kernels' parameters.
@@ -30,6 +31,7 @@ constexpr int kMaxReuseRows = 4;  // result rows that a thread makes together wi
 
 // Add every tiling that can run a problem, none where it can't.
 void append_strip(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+void append_rotation(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 // Of reuse/ where that can run the problem, of general/ elsewhere.
 void append_forms(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 

@@ -63,6 +63,7 @@ std::vector<Plan> filter_candidates(const FilterProblem& problem, const DeviceTr
     append_cpu(problem, device, plans);
   } else {
     append_strip(problem, device, plans);
+    append_rotation(problem, device, plans);
     append_forms(problem, device, plans);
   }
   for (Plan& plan : plans) plan.method = &method;

@@ -24,6 +24,11 @@ template <class T>
 void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
                   Stream stream);
 }
+namespace rotation {
+template <class T>
+void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
+                  Stream stream);
+}
 
 }  // namespace filter2d
 }  // namespace convx
