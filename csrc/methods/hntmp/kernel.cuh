@@ -6,6 +6,7 @@
 #include "methods/epilogue.cuh"
 #include "methods/hntmp/stage.cuh"
 #include "methods/hntmp/taps.cuh"
+#include "platform/overlap.h"
 
 namespace convx::hntmp {
 
@@ -61,28 +62,46 @@ CONVX_DEVICE Place place_of(const Arguments<T, A>& a, uint32_t block) {
   return place;
 }
 
-// The warps' sums, one pixel of one channel a thread, neighbours on neighbours.
-template <int TileAt, class T, class A>
+// The warps' sums, one pixel of one channel a thread, neighbours on neighbours; two at a time, and all loads
+// before the first sum.
+template <int Lanes, int TileAt, class T, class A>
 CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const A* sums) {
   constexpr Tile kTile = tile_of(TileAt);
-  constexpr int kPixels = kTile.pixels();
-  const int count = a.block_channels * kPixels;
-  const int first = place.channel_block * a.block_channels;
-  const int warps_sums = static_cast<int>(blockDim.x) / a.slots * kTile.filters * kPixels;
+  constexpr int kPixels = kTile.pixels(), kMostWarps = 256 / Lanes, kAtOnce = 2;
+  const int count = a.block_channels * kPixels, threads = static_cast<int>(blockDim.x);
+  const int first = place.channel_block * a.block_channels, warps = threads / Lanes;
   const int64_t origin = (place.image_group * a.result_channels + first) * a.result_plane;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    const int channel = i / kPixels, pixel = i - channel * kPixels;
-    const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
-    A total = sums[i];
-    for (int j = i + count; j < warps_sums; j += count) total += sums[j];
-    if (first + channel >= a.result_channels || y >= a.result_height || x >= a.result_width) continue;
-    const int64_t index = origin + channel * a.result_plane + y * a.result_width + x;
-    if (a.partial != nullptr) {
-      a.partial[place.split * a.results + index] = total;
-      continue;
+  CONVX_NO_UNROLL
+  for (int begin = threadIdx.x; begin < count; begin += kAtOnce * threads) {
+    A total[kAtOnce];
+    CONVX_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = min(begin + j * threads, count - 1);
+      A part[kMostWarps];
+      CONVX_UNROLL
+      for (int warp = 0; warp < kMostWarps; ++warp) part[warp] = warp < warps ? sums[warp * count + i] : A(0);
+      total[j] = part[0];
+      CONVX_UNROLL
+      for (int warp = 1; warp < kMostWarps; ++warp) total[j] += part[warp];
+      if (a.bias != nullptr && a.partial == nullptr) {
+        const int channel = min(first + i / kPixels, a.result_channels - 1);
+        total[j] += widen(a.bias[place.group * a.result_channels + channel]);
+      }
     }
-    if (a.bias != nullptr) total += widen(a.bias[place.group * a.result_channels + first + channel]);
-    a.result[index] = narrow<T>(activate(total, a.activation));
+    if (a.partial == nullptr) activate(total, a.activation);
+    CONVX_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j * threads, channel = i / kPixels, pixel = i - channel * kPixels;
+      const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
+      if (i >= count || first + channel >= a.result_channels) continue;
+      if (y >= a.result_height || x >= a.result_width) continue;
+      const int64_t index = origin + channel * a.result_plane + y * a.result_width + x;
+      if (a.partial != nullptr) {
+        a.partial[place.split * a.results + index] = total[j];
+      } else {
+        a.result[index] = narrow<T>(total[j]);
+      }
+    }
   }
 }
 
@@ -113,28 +132,34 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
                   channel) *
                      a.weight_elements;
 
-  // A known window's elements lie at the same places of every plane; the first row of `rows` may be above it.
-  constexpr bool kKnown = kTile.filter_height > 0, kImage = kTile.staging == Staging::image;
-  constexpr bool kRowPieces = kTile.staging == Staging::rows;
+  // A window's elements lie at the same places of every plane; the first row of `rows` may be above it. The
+  // height of filters that come row by row is known at run time, and seven at most.
+  constexpr bool kKnown = kTile.filter_height > 0, kRowPieces = kTile.staging == Staging::rows;
   constexpr int kCount = kRowPieces ? 2 : 1;
-  constexpr int kWindowWidth = kRowPieces ? kTile.width : kTile.width + kTile.filter_width - 1;
-  constexpr int kPositions = kKnown ? (kTile.height + kTile.filter_height - 1) * kWindowWidth / kCount : 1;
-  const Pieces<Lanes, kCount, kPositions> pieces(lane, [&](int piece, bool& inside) {
-    const int down = piece * kCount / kWindowWidth;
-    const int y = row + down, x = (kRowPieces ? 0 : column) + piece * kCount - down * kWindowWidth;
-    inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
-    return inside ? y * a.source_width + x : 0;
-  });
+  constexpr int kWidth =
+      kRowPieces || kTile.any() ? kTile.width : (kTile.width - 1) * kTile.stride + kTile.filter_width;
+  constexpr int kHeight = (kTile.height - 1) * kTile.stride + (kKnown ? kTile.filter_height : 7);
+  constexpr int kMost = kTile.any() ? 1 : kHeight * kWidth / kCount;
+  const Pieces<Lanes, kCount, kMost> pieces(
+      kKnown ? kMost : a.window_positions, lane, [&](int piece, bool& inside) {
+        const int down = piece * kCount / kWidth;
+        const int y = row + down, x = (kRowPieces ? 0 : column) + piece * kCount - down * kWidth;
+        inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
+        return inside ? y * a.source_width + x : 0;
+      });
   const auto stage = [&](unsigned char* to) {
+    constexpr Tile kStaged = tile_of(TileAt);
     const int channels = min(a.source_channels - channel, a.slots);
-    stage_weights<Lanes>(a, reinterpret_cast<T*>(to + a.weight_offset), weight, channels, lane);
+    stage_pieces<Lanes, Lanes * kStaged.filters * kStaged.filter_height * kStaged.filter_width>(
+        reinterpret_cast<T*>(to + a.weight_offset), weight, channels * a.weight_elements,
+        a.slots * a.weight_elements, lane);
     A* const window = reinterpret_cast<A*>(to);
-    if constexpr (kImage) {
-      stage_images<Lanes, tile_of(TileAt).pixels()>(a, window, source, channels, lane);
-    } else if constexpr (kKnown) {
-      pieces.stage(a, window, source, channels);
-    } else {
+    if constexpr (kStaged.staging == Staging::image) {
+      stage_pieces<Lanes, 0>(window, source, channels * kStaged.pixels(), a.slots * kStaged.pixels(), lane);
+    } else if constexpr (kStaged.any()) {
       stage_any_window<Lanes>(a, window, source, channels, row, column, lane);
+    } else {
+      pieces.stage(a, window, source, channels);
     }
     source += step * a.source_plane;
     weight += static_cast<int64_t>(step) * a.weight_elements;
@@ -146,6 +171,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   int remaining = (a.source_channels - channel + step - 1) / step;  // stages of this warp; none if negative
   int fill = 0, use = 0;                                            // slots of the ring, in bytes
   const int ring_bytes = kStages * a.stage_bytes;
+  wait_for_previous_kernel();
   CONVX_NO_UNROLL
   for (int ahead = 1; ahead < kStages; ++ahead) {
     if (channel < a.source_channels) stage(ring + fill);
@@ -174,12 +200,13 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     use = use + a.stage_bytes == ring_bytes ? 0 : use + a.stage_bytes;
   }
   wait_copies<0>();
-  block_barrier();  // the sums take the place of all warps' rings
+  allow_next_kernel();  // no sooner: its blocks would take the place of some of this one's
+  block_barrier();      // the sums take the place of all warps' rings
   A* const sums = reinterpret_cast<A*>(shared);
   write_totals<Lanes, 1>(sum, slot, a.slots, 0, kTile.sums(),
                          sums + (warp * a.block_channels + filters * kTile.filters) * kTile.pixels());
   block_barrier();
-  write_back<TileAt>(a, place, sums);
+  write_back<Lanes, TileAt>(a, place, sums);
 }
 
 // The second step of a split: the splits' sums in order, then the epilogue.
@@ -191,6 +218,7 @@ hntmp_finish_kernel(const Accumulator<T>* partial, const T* bias, T* result, int
                     FastDivide plane, FastDivide channels, Activation activation) {
   const uint32_t i = blockIdx.x * kFinishThreads + threadIdx.x;
   if (i >= results) return;
+  wait_for_previous_kernel();
   Accumulator<T> total = partial[i];
   for (int split = 1; split < splits; ++split) total += partial[split * results + i];
   if (bias != nullptr) total += widen(bias[channels.remainder(plane.quotient(i))]);

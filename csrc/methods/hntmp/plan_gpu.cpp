@@ -33,6 +33,8 @@ bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
 bool is_possible(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem,
                  const DeviceTraits& device) {
   if (g.block_channels() * element_size(problem.dtype) < 16) return false;  // pieces of filters
+  // Images of the channels of a stage begin and end with whole pieces.
+  if (g.tile.staging == Staging::image && g.slots() * g.tile.pixels() % 4 != 0) return false;
   // More slots take more shared memory, so that the lean tile may need lanes without filters.
   if (index != kAnyLean && g.lane_filters > 2 && g.block_channels() / 2 >= s.result_channels) return false;
   if (g.warps > 1 && g.warps / 2 * g.splits >= g.channel_groups) return false;
@@ -48,10 +50,15 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
   Plan plan;
   plan.candidate = std::string(g.tile.candidate) + (g.splits > 1 ? "_split" : "");
   plan.kernel = index;
-  plan.tiling = {{"lanes", g.lanes},          {"lane_filters", g.lane_filters},
-                 {"filters", g.tile.filters}, {"rows", g.tile.height},
-                 {"columns", g.tile.width},   {"warps", g.warps},
-                 {"splits", g.splits},        {"block_channels", g.block_channels()}};
+  plan.tiling = {{"lanes", g.lanes},
+                 {"lane_filters", g.lane_filters},
+                 {"filters", g.tile.filters},
+                 {"rows", g.tile.height},
+                 {"columns", g.tile.width},
+                 {"warps", g.warps},
+                 {"splits", g.splits},
+                 {"block_channels", g.block_channels()},
+                 {"overlap", device.backend == Backend::cuda && device.architecture >= 90 ? 1 : 0}};
   if (g.splits > 1) {
     const int64_t results = s.batch * s.groups * s.result_channels * s.result_height * s.result_width;
     plan.workspace_bytes = g.splits * results * (problem.dtype == DType::float64 ? 8 : 4);

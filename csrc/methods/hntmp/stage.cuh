@@ -20,15 +20,25 @@ CONVX_DEVICE void copy_element(Accumulator<T>* shared, const T* source, bool val
   }
 }
 
-// The filters of `channels` source channels, one piece of memory; zeros for the rest of the slots.
-template <int Lanes, class T, class A>
-CONVX_DEVICE void stage_weights(const Arguments<T, A>& a, T* shared, const T* weight, int channels,
-                                int lane) {
-  constexpr int kBytes = sizeof(T), kPiece = 16 / kBytes;
-  const int valid = channels * a.weight_elements, all = a.slots * a.weight_elements;
-  for (int i = lane * kPiece; i < all; i += Lanes * kPiece) {
-    copy_async<16>(shared + i, weight + i, min(max(valid - i, 0), kPiece) * kBytes);
+// One piece of memory of `all` elements, of which the first `valid` exist, both in whole pieces of 16 bytes;
+// zeros for the rest. All is their number where it is known, else 0.
+template <int Lanes, int All, class T>
+CONVX_DEVICE void stage_pieces(T* shared, const T* source, int valid, int all, int lane) {
+  constexpr int kBytes = sizeof(T), kPiece = 16 / kBytes, kStep = Lanes * kPiece;
+  shared += lane * kPiece;
+  source += lane * kPiece;
+  if (All > 0 && valid == all) {
+    CONVX_UNROLL
+    for (int i = 0; i < All; i += kStep) {
+      if (i + kStep > All && lane * kPiece + i >= All) continue;
+      copy_async<16>(shared + i, source + i, 16);
+    }
+    return;
   }
+  valid -= lane * kPiece;
+  all -= lane * kPiece;
+  CONVX_NO_UNROLL
+  for (int i = 0; i < all; i += kStep) copy_async<16>(shared + i, source + i, i < valid ? 16 : 0);
 }
 
 // The window of a tile, element by element, for filters known at run time. source: the plane of the first
@@ -48,19 +58,21 @@ CONVX_DEVICE void stage_any_window(const Arguments<T, A>& a, A* shared, const T*
   }
 }
 
-// Pieces of Count elements of a window whose size is known, Positions pieces a channel: where each lies in a
-// plane does not change from channel to channel.
-template <int Lanes, int Count, int Positions>
+// Pieces of Count elements of a window, at most Most of a channel: where each lies in a plane does not change
+// from channel to channel.
+template <int Lanes, int Count, int Most>
 class Pieces {
  public:
-  // place(piece, inside) returns the offset of that piece in a plane, and whether it lies in the image.
+  // Of `pieces`, place(piece, inside) returns the offset of one in a plane, and whether it lies in the image.
   template <class Place>
-  CONVX_DEVICE Pieces(int lane, const Place& place) : lane_(lane) {
+  CONVX_DEVICE Pieces(int pieces, int lane, const Place& place) : lane_(lane) {
     CONVX_UNROLL
     for (int i = 0; i < kSteps; ++i) {
       bool inside = false;
       offset_[i] = place(lane + i * Lanes, inside);
-      if (inside && lane + i * Lanes < Positions) inside_ |= 1u << i;
+      if (lane + i * Lanes >= pieces) continue;
+      present_ |= 1u << i;
+      if (inside) inside_ |= 1u << i;
     }
   }
 
@@ -73,27 +85,22 @@ class Pieces {
       const uint32_t inside = slot < channels ? inside_ : 0;
       CONVX_UNROLL
       for (int i = 0; i < kSteps; ++i) {
-        if ((i + 1) * Lanes > Positions && lane_ + i * Lanes >= Positions) continue;
-        copy_async<kBytes>(shared + i * Lanes * Count, source + offset_[i], inside >> i & 1 ? kBytes : 0);
+        if (!(present_ >> i & 1)) continue;
+        const bool valid = inside >> i & 1;
+        if constexpr (Count == 1) {
+          copy_element(shared + i * Lanes, source + offset_[i], valid);
+        } else {
+          copy_async<kBytes>(shared + i * Lanes * Count, source + offset_[i], valid ? kBytes : 0);
+        }
       }
     }
   }
 
  private:
-  static constexpr int kSteps = (Positions + Lanes - 1) / Lanes;
+  static constexpr int kSteps = (Most + Lanes - 1) / Lanes;
   int lane_;
-  uint32_t inside_ = 0;
+  uint32_t inside_ = 0, present_ = 0;
   int offset_[kSteps];
 };
-
-// Whole images, which follow each other in memory.
-template <int Lanes, int Pixels, class T, class A>
-CONVX_DEVICE void stage_images(const Arguments<T, A>& a, A* shared, const T* source, int channels, int lane) {
-  constexpr int kBytes = sizeof(T), kPiece = 16 / kBytes;
-  const int valid = channels * Pixels, all = a.slots * Pixels;
-  for (int i = lane * kPiece; i < all; i += Lanes * kPiece) {
-    copy_async<16>(shared + i, source + i, min(max(valid - i, 0), kPiece) * kBytes);
-  }
-}
 
 }  // namespace convx::hntmp
