@@ -55,9 +55,10 @@ class TuningReport:
         table = [("layers", "problem", "fastest", "time", "predicted best", "time", "")]
         for row in self.rows:
             note = "measured" if row.is_new else "recorded"
+            first, *more = row.layers.split(", ")
             table.append(
                 (
-                    row.layers,
+                    f"{first} and {len(more)} more" if more else first,
                     row.problem,
                     row.winner,
                     f"{row.us:.1f} us",
