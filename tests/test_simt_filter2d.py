@@ -84,7 +84,7 @@ def test_filters_are_exact(driver: Path, device: str) -> None:
     if device == DEVICES[-1]:
         lines = lines[::3]  # the kernels are those of the first device
     output = run_all(driver, lines)
-    for candidate in ("strip", "both", "row_reuse", "column_reuse", "direct"):
+    for candidate in ("strip", "rotation", "both", "row_reuse", "column_reuse", "direct"):
         assert f" filter2d/{candidate} " in output, f"{candidate} ran none of the problems"
 
 
