@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(
 DEVICES = ("h200", "mi250", "rx7900")
 ORDERS = ("forward", "reverse", "shuffled")
 FAMILIES: list[str] = programs.families()
-METHODS: list[str] = programs.methods()
 
 
 def run(program: Path, lines: list[str]) -> str:
@@ -59,12 +58,6 @@ def driver(request: pytest.FixtureRequest) -> Path:
     return programs.build([request.param]) / str(request.param)
 
 
-@pytest.fixture(scope="session", params=METHODS)
-def method_driver(request: pytest.FixtureRequest) -> Path:
-    """The driver of one of the other methods."""
-    return programs.build([request.param]) / str(request.param)
-
-
 def covering_lines(tables: tuple[problems.Values, ...], device: str) -> list[str]:
     """Problems that cover the tables, for each operation and layout, in changing orders of threads."""
     lines: list[str] = []
@@ -85,14 +78,6 @@ def test_kernels_are_exact(driver: Path, device: str) -> None:
     lines = covering_lines((problems.COMMON, problems.SMALL_PLANES, problems.GENERAL), device)
     output = run_all(driver, lines)
     assert output.count("\nRUN ") >= 5, "this family ran hardly any of the problems"
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_methods_are_exact(method_driver: Path, device: str) -> None:
-    """The same for convolutions over channels and for image filters."""
-    lines = covering_lines((problems.DENSE_COMMON, problems.DENSE, problems.ONE_CHANNEL), device)
-    output = run_all(method_driver, lines)
-    assert output.count("\nRUN ") >= 5, "this method ran hardly any of the problems"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,3 +150,10 @@ def test_planted_bugs_are_found(planted: Path, lanes: int, order: str) -> None:
             missed.append(bug)
     assert not missed
     assert len(listed.stdout.split()) > 20
+
+
+def test_every_other_method_has_tests_of_its_own() -> None:
+    """This file runs depthwise; a method that moves in brings test_simt_<method>.py."""
+    methods = programs.methods()
+    assert methods
+    assert [name for name in methods if not Path(__file__).with_name(f"test_simt_{name}.py").exists()] == []

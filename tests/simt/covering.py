@@ -85,20 +85,6 @@ DENSE_COMMON: Values = {
     "epilogue": ["", "bias", "bias relu"],
 }
 
-# One channel each way: image filters.
-ONE_CHANNEL: Values = {
-    "dtype": ["float32", "bfloat16", "float16", "float64"],
-    "filter": [(3, 3), (5, 5), (7, 7), (9, 9), (1, 5), (4, 2), (15, 15), (31, 31)],
-    "stride": [(1, 1), (2, 2)],
-    "padding": ["same", "none", "ragged"],
-    "size": [(8, 16), (20, 30), (13, 150), (64, 64)],
-    "channels": [1],
-    "out_channels": [1],
-    "groups": [1],
-    "batch": [1, 3],
-    "epilogue": ["", "bias", "bias relu6"],
-}
-
 
 def padding_of(kind: str, problem: Problem) -> tuple[int, int, int, int]:
     """Rows above and below, columns left and right."""
