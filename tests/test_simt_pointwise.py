@@ -33,7 +33,7 @@ PLANES: problems.Values = {
     "filter": [(1, 1)],
     "stride": [(1, 1)],
     "padding": ["none"],
-    "size": [(7, 7), (6, 7), (5, 10)],
+    "size": [(7, 7), (5, 11), (5, 10)],
     "channels": [8, 16, 40, 136],
     "out_channels": [8, 24, 80],
     "groups": [1],

@@ -12,16 +12,17 @@ constexpr int kMoreRegisters = 24;
 constexpr int kMoreRegisters = 0;
 #endif
 template <Precision Kind, Access How>
-constexpr int kOtherRegisters = kMoreRegisters + (How == kElements ? 96
-                                                  : Kind == kSplit ? 80
-                                                  : Kind == kTf32  ? 72
-                                                                   : 64);
+constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? 124
+                                                  : How == kElements ? 96
+                                                  : Kind == kSplit   ? 92
+                                                  : Kind == kTf32    ? 72
+                                                                     : 64);
 
 // Blocks of a multiprocessor that leave these.
 template <Precision Kind, int Lanes, Access How, class Tile>
 constexpr int kBlocks = [] {
   using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int registers = (Kind == kSplit ? 2 : 1) * Size::kSums + kOtherRegisters<Kind, How>;
+  const int registers = Size::kSums + kOtherRegisters<Kind, How>;
   const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
 }();

@@ -3,6 +3,7 @@
 #pragma once
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
+#include "platform/clamp.h"
 
 namespace convx::pointwise::tensor {
 
@@ -104,8 +105,7 @@ class Finish {
           float values[kFragments];
           CONVX_UNROLL
           for (int t = 0; t < kFragments; ++t) {
-            const float value = sums_.sum[m][i][t] + shift, raised = value < low ? low : value;
-            values[t] = raised > high ? high : raised;
+            values[t] = clamp_keeping_nan(sums_.sum[m][i][t] + shift, low, high);
           }
           store_row(m, i, values);
         }
@@ -193,7 +193,8 @@ class Finish {
       CONVX_UNROLL
       for (int t = 0; t < kFragments; ++t) {
         const int pixel = Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
-        if (pixel < plane) to[pixel] = narrow<T>(values[t]);
+        const bool always = (t + 1) * Size::kFragmentColumns <= kFewestPlanePixels;
+        if (always || pixel < plane) to[pixel] = narrow<T>(values[t]);
       }
     } else {
       if (first_row_ + row >= shape_.rows) return;

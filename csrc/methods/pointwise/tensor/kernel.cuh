@@ -162,8 +162,7 @@ class Block {
     } else if constexpr (How == kChannels) {
       CONVX_UNROLL
       for (int j = 0; j < kColumnsEach; ++j) {
-        pixel_[j] =
-            shape_.source.offset(column_tile * Size::kColumns + thread_ / kRowPieces + j * kPixelStep);
+        pixel_[j] = shape_.source.offset(pixel_of_copy(j));
       }
     } else {
       CONVX_UNROLL
@@ -234,22 +233,29 @@ class Block {
     channels_left_ -= Size::kStageDepth;
   }
 
+  CONVX_DEVICE uint32_t pixel_of_copy(int j) const {
+    return column_tile * Size::kColumns + thread_ / kRowPieces + j * kPixelStep;
+  }
+
   CONVX_DEVICE void load_channels(T* stage) {
     constexpr int kPiece = 16 / Size::kBytes;
     const int first = thread_ % kRowPieces * kPiece;
     T* const to = stage + thread_ / kRowPieces * Size::kPitch + first;
-    CONVX_UNROLL
-    for (int j = 0; j < kColumnsEach; ++j) {
-      T* const row = to + j * kPixelStep * Size::kPitch;
-      const T* const from = source_ + pixel_[j] + first;
-      if (shape_.source_pieces) {
-        copy_elements<kPiece>(row, from, pixel_[j] >= 0 && first < channels_left_);
-      } else {
-        CONVX_NO_UNROLL
-        for (int i = 0; i < kPiece; ++i) {
-          copy_elements<1>(row + i, from + i, pixel_[j] >= 0 && first + i < channels_left_);
-        }
+    if (shape_.source_pieces) {
+      CONVX_UNROLL
+      for (int j = 0; j < kColumnsEach; ++j) {
+        copy_elements<kPiece>(to + j * kPixelStep * Size::kPitch, source_ + pixel_[j] + first,
+                              pixel_[j] >= 0 && first < channels_left_);
       }
+      return;
+    }
+    // Rows that do not begin at multiples of 16 bytes: a short loop, which finds its pixels again.
+    CONVX_NO_UNROLL
+    for (int i = 0; i < kColumnsEach * kPiece; ++i) {
+      const int j = i / kPiece, element = i % kPiece;
+      const int64_t pixel = shape_.source.offset(pixel_of_copy(j));
+      copy_elements<1>(to + j * kPixelStep * Size::kPitch + element, source_ + pixel + first + element,
+                       pixel >= 0 && first + element < channels_left_);
     }
   }
 
@@ -278,28 +284,10 @@ class Block {
   CONVX_DEVICE void add_stage(const unsigned char* stage, int steps_left) {
     const T* const source = reinterpret_cast<const T*>(stage);
     const uint32_t* const filters = reinterpret_cast<const uint32_t*>(stage + shape_.source_stage_bytes);
-    if constexpr (Kind == kSplit) {
-      // Matrix units drop digits of long sums: each stage is summed by itself, and added in float32.
-      float part[Tile::kRowsEach][kFragments][4];
-      CONVX_UNROLL
-      for (int m = 0; m < Tile::kRowsEach; ++m) {
-        CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) {
-          CONVX_UNROLL
-          for (int i = 0; i < 4; ++i) part[m][t][i] = 0;
-        }
-      }
-      add_steps(source, filters, steps_left, [&](int m, int t) -> float (&)[4] { return part[m][t]; });
-      CONVX_UNROLL
-      for (int m = 0; m < Tile::kRowsEach; ++m) {
-        CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) {
-          CONVX_UNROLL
-          for (int i = 0; i < 4; ++i) sum[m][i][t] += part[m][t][i];
-        }
-      }
-    } else {
-      add_steps(source, filters, steps_left, [](int, int) {});
+    CONVX_UNROLL
+    for (int i = 0; i < Tile::kSteps; i += How == kChannels ? 2 : 1) {
+      const int step = warp_depth * Tile::kSteps + i;
+      if (step < steps_left) add_steps(source, filters, step);
     }
   }
 
@@ -316,35 +304,30 @@ class Block {
     }
   }
 
-  template <class Part>
-  CONVX_DEVICE void add_steps(const T* source, const uint32_t* filters, int steps_left, const Part& part) {
-    CONVX_UNROLL
-    for (int i = 0; i < Tile::kSteps; i += How == kChannels ? 2 : 1) {
-      const int step = warp_depth * Tile::kSteps + i;
-      if (step >= steps_left) continue;
-      Words a, low;
-      take_filters(filters, step, a, low);
-      if constexpr (How == kChannels) {
-        Words next, next_low;
-        take_filters(filters, step + 1, next, next_low);
-        const T* const first = source +
-                               (warp_column * Size::kWarpPixels + Cell::column_of_b(lane)) * Size::kPitch +
-                               channel_of_slot<Size::kBytes>(kChannels, step, Cell::slot(lane), 0);
-        CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) {
-          uint32_t b[4];
-          take_words(reinterpret_cast<const uint32_t*>(first + t * Size::kFragmentColumns * Size::kPitch), b);
-          if constexpr (Size::kBytes == 2) {
-            add_pairs(t, a, b[0], b[1]);
-            add_pairs(t, next, b[2], b[3]);
-          } else {
-            add_floats(t, a, low, bits_to_float(b[0]), bits_to_float(b[1]), part);
-            add_floats(t, next, next_low, bits_to_float(b[2]), bits_to_float(b[3]), part);
-          }
+  // One step of channels, or the two that a lane takes at once from rows of channels.
+  CONVX_DEVICE void add_steps(const T* source, const uint32_t* filters, int step) {
+    Words a, low;
+    take_filters(filters, step, a, low);
+    if constexpr (How == kChannels) {
+      Words next, next_low;
+      take_filters(filters, step + 1, next, next_low);
+      const T* const first = source +
+                             (warp_column * Size::kWarpPixels + Cell::column_of_b(lane)) * Size::kPitch +
+                             channel_of_slot<Size::kBytes>(kChannels, step, Cell::slot(lane), 0);
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) {
+        uint32_t b[4];
+        take_words(reinterpret_cast<const uint32_t*>(first + t * Size::kFragmentColumns * Size::kPitch), b);
+        if constexpr (Size::kBytes == 2) {
+          add_pairs(t, a, b[0], b[1]);
+          add_pairs(t, next, b[2], b[3]);
+        } else {
+          add_floats(t, a, low, bits_to_float(b[0]), bits_to_float(b[1]));
+          add_floats(t, next, next_low, bits_to_float(b[2]), bits_to_float(b[3]));
         }
-      } else {
-        add_step(source, step, a, low, part);
       }
+    } else {
+      add_step(source, step, a, low);
     }
   }
 
@@ -364,8 +347,7 @@ class Block {
     for (int i = 0; i < 4; ++i) sum[m][i][t] = four[i];
   }
 
-  template <class Part>
-  CONVX_DEVICE void add_step(const T* source, int step, const Words& a, const Words& low, const Part& part) {
+  CONVX_DEVICE void add_step(const T* source, int step, const Words& a, const Words& low) {
     constexpr int kValues = Size::kBytes == 2 ? 4 : 2;  // channels of a lane
     const int slot = Cell::slot(lane), column = Cell::column_of_b(lane);
     if constexpr (How == kPlanes) {
@@ -385,7 +367,7 @@ class Block {
           add_pairs(t, a, rows[0][at].bits | static_cast<uint32_t>(rows[1][at].bits) << 16,
                     rows[2][at].bits | static_cast<uint32_t>(rows[3][at].bits) << 16);
         } else {
-          add_floats(t, a, low, rows[0][at], rows[1][at], part);
+          add_floats(t, a, low, rows[0][at], rows[1][at]);
         }
       }
     } else {
@@ -413,7 +395,7 @@ class Block {
         }
         CONVX_UNROLL
         for (int t = 0; t < kFragments; ++t) {
-          add_floats(t, a, low, values[0].element[t], values[1].element[t], part);
+          add_floats(t, a, low, values[0].element[t], values[1].element[t]);
         }
       }
     }
@@ -424,20 +406,21 @@ class Block {
     for (int m = 0; m < Tile::kRowsEach; ++m) add_product(m, t, a[m], b0, b1);
   }
 
-  template <class Part>
-  CONVX_DEVICE void add_floats(int t, const Words& a, const Words& low, float x0, float x1,
-                               const Part& part) {
+  CONVX_DEVICE void add_floats(int t, const Words& a, const Words& low, float x0, float x1) {
     const uint32_t b0 = round_to_tf32(x0), b1 = round_to_tf32(x1);
     if constexpr (Kind == kSplit) {
       const uint32_t low0 = round_to_tf32(x0 - bits_to_float(b0)),
                      low1 = round_to_tf32(x1 - bits_to_float(b1));
       CONVX_UNROLL
       for (int m = 0; m < Tile::kRowsEach; ++m) {
-        multiply_fragments<Lanes, tf32>(part(m, t), a[m], low0, low1);
-        multiply_fragments<Lanes, tf32>(part(m, t), low[m], b0, b1);
+        // Matrix units drop digits of long sums: each step is summed by itself, and added in float32.
+        float part[4] = {0, 0, 0, 0};
+        multiply_fragments<Lanes, tf32>(part, a[m], low0, low1);
+        multiply_fragments<Lanes, tf32>(part, low[m], b0, b1);
+        multiply_fragments<Lanes, tf32>(part, a[m], b0, b1);
+        CONVX_UNROLL
+        for (int i = 0; i < 4; ++i) sum[m][i][t] += part[i];
       }
-      CONVX_UNROLL
-      for (int m = 0; m < Tile::kRowsEach; ++m) multiply_fragments<Lanes, tf32>(part(m, t), a[m], b0, b1);
     } else {
       CONVX_UNROLL
       for (int m = 0; m < Tile::kRowsEach; ++m) add_product(m, t, a[m], b0, b1);

@@ -46,7 +46,7 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   // Rates of an H200's multiprocessor, in bytes and instructions a microsecond.
   const double clock = 1980 * (device.fp32_TFLOPs / units) / (51.0 / 132), fill = 26 * clock;
   const int64_t registers =
-      std::min<int64_t>(255, size.sums * (Kind == tensor::kSplit ? 2 : 1) + 70) * size.threads;
+      std::min<int64_t>(255, size.sums + (Kind == tensor::kSplit ? 95 : 70)) * size.threads;
   const int64_t resident =
       std::clamp<int64_t>(std::min({device.shared_bytes_per_multiprocessor / (size.shared_bytes + 1024),
                                     device.threads_per_multiprocessor / size.threads,

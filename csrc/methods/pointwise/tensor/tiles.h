@@ -20,10 +20,10 @@ constexpr int step_depth(Precision precision) {
 }
 
 // How the source's pixels come to the block: rows of [channel][pixels], copied 16 or, short, 8 bytes at a
-// time; whole images of up to 56 pixels as they lie; element by element, which any stride and padding allow;
+// time; whole images of 48 to 56 pixels as they lie; element by element, which any stride and padding allow;
 // or, of channels_last tensors, rows of [pixel][channels].
 enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3, kChannels = 4 };
-constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 33;
+constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 48;
 
 // A warp multiplies 16 * Rows filters with one group of pixels; WarpRows x WarpColumns warps are a tile, and
 // WarpDepths of those share out the channels. A stage has Steps fragments of channels for each of them.
@@ -122,39 +122,25 @@ constexpr bool with_tile(int index, const Body& body) {
       CONVX_TILE(2, 2, 1, 1, 8, 1, 4)
       CONVX_TILE(3, 1, 1, 1, 12, 1, 6)
     }
-  } else if constexpr (Kind == kTf32 && How == kRows) {
+  } else if constexpr (How == kRows) {
     switch (index) {
       CONVX_TILE(0, 3, 1, 4, 1, 4, 3)
       CONVX_TILE(1, 2, 1, 4, 1, 4, 3)
       CONVX_TILE(2, 3, 2, 3, 2, 2, 4)
-      CONVX_TILE(3, 4, 2, 2, 1, 4, 3)
+      CONVX_TILE(3, Kind == kSplit ? 2 : 4, 2, Kind == kSplit ? 4 : 2, 1, 4, 3)
       CONVX_TILE(4, 2, 1, 1, 4, 2, 4)
       CONVX_TILE(5, 1, 1, 1, 8, 1, 4)
     }
-  } else if constexpr (Kind == kTf32 && How == kPlanes) {
+  } else if constexpr (How == kPlanes) {
     switch (index) {
-      CONVX_TILE(0, 5, 1, 2, 4, 2, 3)
-      CONVX_TILE(1, 5, 2, 2, 1, 4, 3)
+      CONVX_TILE(0, Kind == kSplit ? 3 : 5, 1, 2, 4, 2, 3)
+      CONVX_TILE(1, Kind == kSplit ? 3 : 5, 2, 2, 1, 4, 3)
       CONVX_TILE(2, 2, 1, 1, 8, 1, 4)
       CONVX_TILE(3, 1, 1, 1, 8, 1, 6)
     }
-  } else if constexpr (Kind == kSplit && How == kRows) {
-    switch (index) {
-      CONVX_TILE(0, 3, 1, 4, 1, 4, 3)
-      CONVX_TILE(1, 2, 1, 4, 1, 4, 3)
-      CONVX_TILE(2, 2, 2, 3, 2, 2, 4)
-      CONVX_TILE(3, 2, 1, 1, 4, 2, 4)
-      CONVX_TILE(4, 1, 1, 1, 8, 1, 4)
-    }
-  } else if constexpr (Kind == kSplit && How == kPlanes) {
-    switch (index) {
-      CONVX_TILE(0, 3, 1, 2, 4, 2, 3)
-      CONVX_TILE(1, 2, 1, 1, 8, 1, 4)
-      CONVX_TILE(2, 1, 1, 1, 8, 1, 6)
-    }
   } else if constexpr (How == kChannels) {
     switch (index) {
-      CONVX_TILE(0, Kind == kSplit ? 2 : 4, 1, kHalf ? 2 : 4, 1, 2, 4)
+      CONVX_TILE(0, 4, 1, kHalf ? 2 : 4, 1, 2, 4)
       CONVX_TILE(1, 2, 1, kHalf ? 2 : 4, 1, 2, 4)
       CONVX_TILE(2, 2, 1, 1, 4, 2, 4)
     }
