@@ -16,7 +16,7 @@ struct Arguments {
   int source_channels, result_channels;         // of a group
   int source_height, source_width, result_height, result_width;
   int top, left, filter_height, filter_width, stride_h, stride_w, dilation_h, dilation_w;
-  int slots, block_channels, weight_elements;  // the last: of one source channel in one block
+  int slots, slots_log2, block_channels, weight_elements;  // the last: of one source channel in one block
   int channel_stride, weight_offset, stage_bytes, window_positions;
   FastDivide window_width, tiles, tiles_across, splits, channel_blocks, groups;
   Activation activation;

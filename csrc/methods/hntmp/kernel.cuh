@@ -116,7 +116,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
   const int warps = static_cast<int>(blockDim.x) / Lanes;
   // Lanes of one filter group are neighbours, so that they meet by the shuffles of the smallest masks.
-  const int slot = lane & (a.slots - 1), filters = static_cast<int>(static_cast<uint32_t>(lane) / a.slots);
+  const int slot = lane & (a.slots - 1), filters = lane >> a.slots_log2;
   const Place place = place_of<TileAt>(a, blockIdx.x);
   const int row = place.row * (kTile.any() ? a.stride_h : kTile.stride) - a.top;
   const int column = place.column * (kTile.any() ? a.stride_w : kTile.stride) - a.left;
@@ -168,8 +168,8 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   A sum[kTile.sums()];
   CONVX_UNROLL
   for (int i = 0; i < kTile.sums(); ++i) sum[i] = A(0);
-  int remaining = (a.source_channels - channel + step - 1) / step;  // stages of this warp; none if negative
-  int fill = 0, use = 0;                                            // slots of the ring, in bytes
+  int used = channel;     // the first source channel of the stage in use
+  int fill = 0, use = 0;  // places in the ring, in bytes
   const int ring_bytes = kStages * a.stage_bytes;
   wait_for_previous_kernel();
   CONVX_NO_UNROLL
@@ -180,7 +180,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     fill += a.stage_bytes;
   }
   CONVX_NO_UNROLL
-  for (; remaining > 0; --remaining) {
+  for (; used < a.source_channels; used += step) {
     wait_copies<kStages - 2>();
     warp_barrier<Lanes>();  // the stage has come, and the one before has been used by all lanes
     if (channel < a.source_channels) stage(ring + fill);

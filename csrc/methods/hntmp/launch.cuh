@@ -36,7 +36,9 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   a.filter_height = whole(s.filter_height), a.filter_width = whole(s.filter_width);
   a.stride_h = whole(s.stride_h), a.stride_w = whole(s.stride_w);
   a.dilation_h = whole(s.dilation_h), a.dilation_w = whole(s.dilation_w);
-  a.slots = whole(g.slots()), a.block_channels = whole(g.block_channels());
+  a.slots = whole(g.slots());
+  while (1 << a.slots_log2 < a.slots) ++a.slots_log2;
+  a.block_channels = whole(g.block_channels());
   a.weight_elements = whole(s.taps() * g.block_channels());
   a.channel_stride = whole(g.channel_stride), a.weight_offset = whole(g.weight_offset);
   a.stage_bytes = whole(g.stage_bytes);
