@@ -1,0 +1,204 @@
+"""Filters that layers keep packed: never another weight's, whatever happens to the weight in between."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import convx
+from convx._packed import PackedFilters, forget_all
+
+CHANNELS, FILTERS = 24, 40
+
+
+def _layer() -> convx.nn.Conv2d:
+    torch.manual_seed(0)
+    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp")
+
+
+def _input() -> Tensor:
+    return torch.randn(2, CHANNELS, 9, 11)
+
+
+def _expected(layer: torch.nn.Conv2d, x: Tensor) -> Tensor:
+    return torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=1)
+
+
+def _assert_right(layer: convx.nn.Conv2d, x: Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), _expected(layer, x), rtol=1e-4, atol=1e-4)
+
+
+def _packings(layer: convx.nn.Conv2d) -> int:
+    assert layer._packed is not None
+    return len(layer._packed._kept)
+
+
+def _add_in_place(layer: convx.nn.Conv2d) -> None:
+    with torch.no_grad():
+        layer.weight.add_(1)
+
+
+def _load(layer: convx.nn.Conv2d) -> None:
+    layer.load_state_dict({name: value + 1 for name, value in layer.state_dict().items()})
+
+
+def _step(layer: convx.nn.Conv2d) -> None:
+    layer(_input()).square().sum().backward()
+    torch.optim.SGD(layer.parameters(), 0.1).step()
+
+
+def _replace(layer: convx.nn.Conv2d) -> None:
+    layer.weight = torch.nn.Parameter(torch.randn_like(layer.weight))
+
+
+def _set_data(layer: convx.nn.Conv2d) -> None:
+    layer.weight.data = torch.randn_like(layer.weight)
+
+
+def _swap_data_twice(layer: convx.nn.Conv2d) -> None:
+    for _ in range(2):  # the second may well get the memory that the first has given back
+        layer.weight.data = torch.randn_like(layer.weight)
+
+
+@pytest.mark.parametrize("change", [_add_in_place, _load, _step, _replace, _set_data, _swap_data_twice])
+def test_a_changed_weight_is_packed_anew(change: Callable[[convx.nn.Conv2d], None]) -> None:
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    change(layer)
+    _assert_right(layer, x)
+    _assert_right(layer, x)
+
+
+def test_filters_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    pack = convx.ops.pack_weight
+    monkeypatch.setattr(convx.ops, "pack_weight", lambda *arguments: calls.append(1) or pack(*arguments))
+    layer, x = _layer(), _input()
+    for _ in range(3):
+        _assert_right(layer, x)
+    assert len(calls) == 1
+    _assert_right(layer, torch.randn(1, CHANNELS, 20, 20))
+    assert len(calls) == 2
+    forget_all()
+    _assert_right(layer, x)
+    assert len(calls) == 3
+
+
+def test_writes_that_no_version_counts_need_forget() -> None:
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    layer.weight.data.add_(1)
+    assert layer._packed is not None
+    layer._packed.forget()
+    _assert_right(layer, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_another_dtype(dtype: torch.dtype) -> None:
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    layer.to(dtype)
+    with torch.no_grad():
+        exact = torch.nn.functional.conv2d(
+            x.to(dtype).double(), layer.weight.double(), layer.bias.double(), padding=1
+        )
+        torch.testing.assert_close(layer(x.to(dtype)).double(), exact, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+def test_copies_pack_for_themselves(how: Callable[[convx.nn.Conv2d], convx.nn.Conv2d]) -> None:
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    other = how(layer)
+    assert _packings(other) == 0 and _packings(layer) == 1
+    _add_in_place(other)
+    _assert_right(other, x)
+    _assert_right(layer, x)
+
+
+def test_packed_filters_are_no_state() -> None:
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+    buffer = io.BytesIO()
+    torch.save(layer.state_dict(), buffer)
+    assert buffer.tell() < 3 * sum(value.nbytes for value in layer.state_dict().values()) + 4096
+
+
+def test_many_sizes_do_not_pile_up() -> None:
+    layer = _layer()
+    for size in range(4, 30):
+        _assert_right(layer, torch.randn(1, CHANNELS, size, size))
+    assert _packings(layer) <= 8
+
+
+def test_training_with_a_method_that_has_no_weight_gradient() -> None:
+    layer, x = _layer(), _input().requires_grad_()
+    layer(x).square().sum().backward()
+    ours = x.grad, layer.weight.grad
+    native, y = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), x.detach().clone().requires_grad_()
+    native.load_state_dict(layer.state_dict())
+    native(y).square().sum().backward()
+    torch.testing.assert_close(ours, (y.grad, native.weight.grad), rtol=1e-3, atol=1e-3)
+
+
+def test_inference_mode_and_gradients_agree() -> None:
+    layer, x = _layer(), _input()
+    with torch.inference_mode():
+        inference = layer(x)
+    torch.testing.assert_close(layer(x), inference, rtol=1e-5, atol=1e-5)
+
+
+def test_reverting_leaves_nothing_behind() -> None:
+    layer, x = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), _input()
+    attributes = set(vars(layer))
+    convx.convert_(layer, algorithm="hntmp")
+    with torch.no_grad():
+        layer(x)
+    convx.revert_(layer)
+    assert set(vars(layer)) == attributes
+
+
+def test_packed_bytes_of_another_size_are_refused() -> None:
+    x, w = _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp", False)
+    packed = torch.ops.convx.pack_weight(x, w, None, *rest)
+    assert packed.dtype == torch.uint8 and packed.numel() >= w.nbytes
+    with pytest.raises((RuntimeError, ValueError), match=r"packed_weight must hold the \d+ bytes"):
+        torch.ops.convx.conv2d(x, w, None, *rest, packed[1:])
+    with pytest.raises((RuntimeError, ValueError), match="float32"):
+        torch.ops.convx.conv2d(x, w, None, *rest, packed[:4].view(torch.float32))
+
+
+def test_a_plan_in_torchs_order_has_no_packed_bytes() -> None:
+    x, w = torch.randn(1, 8, 9, 9), torch.randn(8, 1, 3, 3)
+    packed = torch.ops.convx.pack_weight(x, w, None, (1, 1), (1, 1, 1, 1), (1, 1), 8, "none", "depthwise")
+    assert packed.shape == (0,)
+
+
+@pytest.mark.gpu
+def test_replays_see_what_the_weight_holds_then() -> None:
+    layer, x = _layer().cuda(), _input().cuda()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        layer(x)
+        with torch.cuda.graph(graph):
+            y = layer(x)
+        _add_in_place(layer)
+        graph.replay()
+        torch.testing.assert_close(y, _expected(layer, x), rtol=1e-3, atol=1e-3)
+
+
+def test_one_object_serves_the_functional_form() -> None:
+    packed, x, w = PackedFilters(), _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    for _ in range(2):
+        y = convx.functional.conv2d(x, w, padding=1, algorithm="hntmp", packed=packed)
+        torch.testing.assert_close(y, torch.nn.functional.conv2d(x, w, padding=1), rtol=1e-4, atol=1e-4)
+        w.mul_(2)
