@@ -71,6 +71,12 @@ SHAPES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own float32, which errors are measured against, is not TF32."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 def problem_of(
     case: Case,
     operation: str = "forward",
