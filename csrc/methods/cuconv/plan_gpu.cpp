@@ -202,7 +202,7 @@ void append_choices(const ConvProblem& problem, const DeviceTraits& device, cons
     t.columns = planes_are_taps ? 1 : s.filter_width;
     choose_window(s, t);
     t.across = strips_across(s, t);
-    for (t.warps = 1; t.warps * t.lanes <= tile::kMostThreads; t.warps *= 2) {
+    for (t.warps = 1; t.warps * t.lanes <= tile::most_threads(t.lanes, t.filters); t.warps *= 2) {
       for (t.stages = s.is_flat() ? 3 : 2; t.stages >= 2; --t.stages) {
         const Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
         if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > kMostBlocks) continue;

@@ -24,7 +24,7 @@ struct Arguments {
   int warps, chunk, chunks, stages, rows, columns, windows_across, windows, across, tile_width;
   int row_step, column_step, residues, residue_pitch, pitch, positions, channel_pitch;
   int reduction, weight_pitch, stage, table_words;
-  FastDivide divide_pieces, divide_reduction;  // of a filter's values in a stage: in fours, alone
+  FastDivide divide_values;  // of a filter in a stage: by fours where weights are wide, else one by one
   Activation activation;
 };
 
@@ -81,6 +81,13 @@ CONVX_DEVICE BlockTask task_of(const Arguments<T>& a, int block_filters, int blo
   const int width = flat ? block_pixels : a.tile_width;
   task.first_row = static_cast<int>(row) * (block_pixels / width);
   task.first_column = static_cast<int>(tile - row * a.tiles_across.divisor) * width;
+  keep_per_lane(task.filters);
+  keep_per_lane(task.plane);
+  keep_per_lane(task.first_row);
+  keep_per_lane(task.first_column);
+  keep_per_lane(task.image);
+  keep_per_lane(task.first_filter);
+  keep_per_lane(task.first_channel);
   return task;
 }
 
@@ -89,10 +96,10 @@ CONVX_DEVICE BlockTask task_of(const Arguments<T>& a, int block_filters, int blo
 template <int Lanes, class T, class OffsetOf>
 CONVX_DEVICE void stage_values(const Arguments<T>& a, const T* first, int filters, int count, int lane,
                                int pitch, Accumulator<T>* stage, const OffsetOf& offset_of) {
-  const int values = static_cast<int>(a.divide_reduction.divisor);
+  const int values = static_cast<int>(a.divide_values.divisor);
   const int filter_elements = a.channels * a.filter_height * a.filter_width;
   for (int i = lane; i < filters * values; i += Lanes) {
-    const int filter = static_cast<int>(a.divide_reduction.quotient(i)), place = i - filter * values;
+    const int filter = static_cast<int>(a.divide_values.quotient(i)), place = i - filter * values;
     if (place < count) {
       stage_element<T>(stage + filter * pitch + place, first + filter * filter_elements + offset_of(place),
                        true);

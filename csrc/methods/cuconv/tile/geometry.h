@@ -14,8 +14,12 @@
 namespace convx::cuconv::tile {
 
 constexpr int kFilterLanes = 8;
-constexpr int kMostThreads = 512;  // of a block: 128 registers each
-constexpr int kFlatChunk = 8;      // channels of a stage where planes are rows; a multiple of four
+// Of a block. It leaves a thread 128 registers, one with eight filters 168, and those of warps of 64 lanes
+// 256.
+constexpr int most_threads(int64_t lanes, int64_t filters) {
+  return lanes == 64 ? 256 : filters == 8 ? 384 : 512;
+}
+constexpr int kFlatChunk = 8;  // channels of a stage where planes are rows; a multiple of four
 // Elements of a staged channel there: whole pieces of four, wherever in the first the pixels begin.
 constexpr int flat_pitch(int block_pixels) {
   return (block_pixels + 3 + 3) / 4 * 4;
@@ -27,7 +31,7 @@ constexpr int flat_pitch(int block_pixels) {
 struct Shape {
   int filters, pixels, registers;  // registers: of a thread, about
 };
-constexpr Shape kShapes[] = {{2, 7, 56}, {4, 7, 80}, {4, 14, 112}, {8, 7, 124}};
+constexpr Shape kShapes[] = {{2, 7, 96}, {4, 7, 128}, {4, 14, 128}, {8, 7, 168}};
 // float64 and 16 bits have the first two alone.
 constexpr bool has_shape(const Shape& shape, DType dtype) {
   return dtype == DType::float32 || shape.filters * shape.pixels <= 28;

@@ -22,6 +22,9 @@ class TileBlock : Feed {
         warp(static_cast<int>(threadIdx.x) / Lanes),
         results(reinterpret_cast<int*>(memory)),
         shared(reinterpret_cast<A*>(memory + 4 * static_cast<size_t>(a.table_words))) {
+    first_result = (task.image * a.groups * a.filters + task.first_filter) * a.result_plane;
+    if (a.partial != nullptr) first_result += task.plane * a.results;
+    keep_per_lane(first_result);
     list_results();
   }
 
@@ -49,6 +52,7 @@ class TileBlock : Feed {
   const int warp;
   int* const results;  // by pixel of the tile: its place in the result plane, -1 outside
   A* const shared;
+  int64_t first_result;  // of the block's first filter
 
   CONVX_DEVICE void list_results() {
     for (int i = static_cast<int>(threadIdx.x); i < kBlockPixels; i += static_cast<int>(blockDim.x)) {
@@ -108,7 +112,6 @@ class TileBlock : Feed {
 
   // The warps' sums, added in their order, and the tile's rows to memory.
   CONVX_DEVICE void finish() const {
-    const int64_t first_result = task.image * a.groups * a.filters + task.first_filter;
     for (int i = static_cast<int>(threadIdx.x); i < task.filters * kBlockPixels;
          i += static_cast<int>(blockDim.x)) {
       const int filter = i / kBlockPixels, pixel = i % kBlockPixels, place = results[pixel];
@@ -116,9 +119,9 @@ class TileBlock : Feed {
       A total = sum[0];
       for (int w = 1; w < a.warps; ++w) total += sum[w * (kBlockFilters * kSumPitch)];
       if (place < 0) continue;
-      const int64_t index = (first_result + filter) * a.result_plane + place;
+      const int64_t index = first_result + static_cast<int64_t>(filter) * a.result_plane + place;
       if (a.partial != nullptr) {
-        a.partial[task.plane * a.results + index] = total;
+        a.partial[index] = total;
       } else {
         if (a.bias != nullptr) total += widen(a.bias[task.first_filter + filter]);
         a.result[index] = narrow<T>(activate(total, a.activation));
@@ -128,7 +131,7 @@ class TileBlock : Feed {
 };
 
 template <int Lanes, class T, int Filters, int Pixels, template <int, class, int, int> class Feed>
-CONVX_KERNEL(kMostThreads, 1)
+CONVX_KERNEL(most_threads(Lanes, Filters), 1)
 tile_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_DYNAMIC_SHARED(memory);

@@ -56,8 +56,7 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   a.channel_pitch = number(g.channel_pitch), a.reduction = number(g.reduction);
   a.weight_pitch = number(g.weight_pitch), a.stage = number(g.stage);
   a.table_words = number(g.table_bytes / 4);
-  a.divide_pieces = divide_by(divide_up(g.reduction, 4));
-  a.divide_reduction = divide_by(g.reduction);
+  a.divide_values = divide_by(a.wide_weights ? g.reduction / 4 : g.reduction);
   a.activation = operands.activation;
   return a;
 }

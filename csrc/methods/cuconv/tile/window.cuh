@@ -22,6 +22,21 @@ class WindowFeed {
     tap_offsets = tables;
     weight_offsets = tables + padded;
     positions = tables + 2 * padded;
+    keep_per_lane(weight_pitch);
+    keep_per_lane(channel_pitch);
+    keep_per_lane(source_plane);
+    keep_per_lane(filter_elements);
+    keep_per_lane(source);
+    keep_per_lane(weight);
+    keep_per_lane(strip_step);
+    keep_per_lane(staged);
+    keep_per_lane(dilation_h);
+    keep_per_lane(dilation_w);
+    keep_per_lane(chunk_channels);
+    keep_per_lane(all_channels);
+    keep_per_lane(divide_values.divisor);
+    keep_per_lane(divide_values.multiplier);
+    keep_per_lane(divide_values.shift);
   }
 
   // Fills the tables for a window of taps; all threads of the block call it.
@@ -31,28 +46,27 @@ class WindowFeed {
     const int rows = min(a.rows, a.filter_height - first_row);
     const int columns = min(a.columns, a.filter_width - first_column);
     taps = rows * columns;
+    keep_per_lane(taps);
     block_barrier();  // the tables of the window before are no longer read
     list_taps(first_row, first_column, columns);
-    list_positions(task.first_row * a.stride_h - a.top + first_row * a.dilation_h,
-                   task.first_column * a.stride_w - a.left + first_column * a.dilation_w);
+    list_positions(row_origin + first_row * dilation_h, column_origin + first_column * dilation_w);
     block_barrier();
   }
 
   // This lane's part of a chunk's filter values and source window.
   CONVX_DEVICE void stage(A* target, int chunk) const {
-    const int channel = chunk * a.chunk, channels = min(a.chunk, a.channels - channel);
-    const int filter_taps = a.filter_height * a.filter_width;
-    const T* const first = a.weight + (task.first_filter * a.channels + channel) * filter_taps;
+    const int channel = chunk * chunk_channels, channels = min(chunk_channels, all_channels - channel);
+    const T* const first = weight + channel * (a.filter_height * a.filter_width);
     if (a.wide_weights) {
       stage_weight_pieces(target, first, channels * taps);
     } else {
-      stage_values<Lanes>(a, first, task.filters, channels * taps, lane, a.weight_pitch, target,
+      stage_values<Lanes>(a, first, task.filters, channels * taps, lane, weight_pitch, target,
                           [&](int place) { return weight_offsets[place]; });
     }
-    A* values = target + kBlockFilters * a.weight_pitch;
-    const T* plane = a.source + (task.first_channel + channel) * a.source_plane;
-    for (int c = 0; c < channels; ++c, plane += a.source_plane, values += a.channel_pitch) {
-      for (int i = lane; i < a.positions; i += Lanes) {
+    A* values = target + kBlockFilters * weight_pitch;
+    const T* plane = source + static_cast<int64_t>(channel) * source_plane;
+    for (int c = 0; c < channels; ++c, plane += source_plane, values += channel_pitch) {
+      for (int i = lane; i < staged; i += Lanes) {
         const int place = positions[i];
         stage_element<T>(values + i, plane + max(place, 0), place >= 0);
       }
@@ -61,10 +75,10 @@ class WindowFeed {
 
   // Adds up a stage: four (channel, tap) pairs at a time, and the rest.
   CONVX_DEVICE void multiply(const A* stage, int chunk, A (&sums)[Filters][Pixels]) const {
-    const A* const filter = stage + lane % kFilterLanes * a.weight_pitch;
-    const A* const values = stage + kBlockFilters * a.weight_pitch + strip % a.across * Pixels +
-                            strip / a.across * (a.rows == 1 ? 1 : a.stride_h) * a.pitch;
-    const int count = min(a.chunk, a.channels - chunk * a.chunk) * taps;
+    const A* const filter = stage + lane % kFilterLanes * weight_pitch;
+    const A* const values = stage + kBlockFilters * weight_pitch + strip % a.across * Pixels +
+                            strip / a.across * strip_step * a.pitch;
+    const int count = min(chunk_channels, all_channels - chunk * chunk_channels) * taps;
     int i = 0;
     CONVX_NO_UNROLL
     for (; i + 4 <= count; i += 4) {
@@ -72,7 +86,7 @@ class WindowFeed {
       Vector<A, 4> factor[Filters];
       CONVX_UNROLL
       for (int k = 0; k < Filters; ++k) {
-        factor[k] = *reinterpret_cast<const Vector<A, 4>*>(filter + k * kFilterLanes * a.weight_pitch + i);
+        factor[k] = *reinterpret_cast<const Vector<A, 4>*>(filter + k * kFilterLanes * weight_pitch + i);
       }
       CONVX_UNROLL
       for (int n = 0; n < 4; ++n) {
@@ -82,8 +96,7 @@ class WindowFeed {
     CONVX_NO_UNROLL
     for (; i < count; ++i) {
       add_product(
-          values + tap_offsets[i], [&](int k) { return filter[k * kFilterLanes * a.weight_pitch + i]; },
-          sums);
+          values + tap_offsets[i], [&](int k) { return filter[k * kFilterLanes * weight_pitch + i]; }, sums);
     }
   }
 
@@ -93,28 +106,42 @@ class WindowFeed {
 
  private:
   const int strip;
+  // Kept per lane, for the scalar registers of AMD GPUs are few.
+  int weight_pitch = a.weight_pitch, channel_pitch = a.channel_pitch, source_plane = a.source_plane;
+  int filter_elements = a.channels * a.filter_height * a.filter_width;
+  int staged = a.positions, chunk_channels = a.chunk, all_channels = a.channels;
+  FastDivide divide_values = a.divide_values;
+  int dilation_h = a.dilation_h, dilation_w = a.dilation_w;
+  int strip_step = a.rows == 1 ? 1 : a.stride_h;  // staged rows from a strip to the one below
+  const T* source = a.source + task.first_channel * source_plane;
+  const T* weight = a.weight + task.first_filter * filter_elements;
   int* tap_offsets;     // by (channel, tap) of a chunk: where its values lie from the strip's beginning
   int* weight_offsets;  // by the same: where it lies in a filter from the chunk's first channel
   int* positions;       // by staged element of a channel: its place in the source plane, -1 for padding
-  int taps = 0;         // of the window
+  // Of the tile's first result: the source pixel that its first tap meets.
+  int row_origin = task.first_row * a.stride_h - a.top,
+      column_origin = task.first_column * a.stride_w - a.left;
+  int taps = 0;  // of the window
 
   CONVX_DEVICE void list_taps(int first_row, int first_column, int columns) const {
+    CONVX_NO_UNROLL
     for (int i = static_cast<int>(threadIdx.x); i < a.chunk * taps; i += static_cast<int>(blockDim.x)) {
       const int channel = i / taps, tap = i - channel * taps;
       const int row = tap / columns, column = tap - row * columns;
       weight_offsets[i] = channel * a.filter_height * a.filter_width + (first_row + row) * a.filter_width +
                           first_column + column;
-      const int across = column * a.dilation_w, quotient = across / a.stride_w;
-      tap_offsets[i] = channel * a.channel_pitch + row * a.dilation_h * a.pitch +
+      const int across = column * dilation_w, quotient = across / a.stride_w;
+      tap_offsets[i] = channel * channel_pitch + row * dilation_h * a.pitch +
                        (across - quotient * a.stride_w) * a.residue_pitch + quotient;
     }
   }
 
-  CONVX_DEVICE void list_positions(int row_origin, int column_origin) const {
+  CONVX_DEVICE void list_positions(int first_row, int first_column) const {
+    CONVX_NO_UNROLL
     for (int i = static_cast<int>(threadIdx.x); i < a.positions; i += static_cast<int>(blockDim.x)) {
       const int line = i / a.pitch, place = i - line * a.pitch, residue = place / a.residue_pitch;
-      const int row = row_origin + line * a.row_step;
-      const int column = column_origin + residue + (place - residue * a.residue_pitch) * a.column_step;
+      const int row = first_row + line * a.row_step;
+      const int column = first_column + residue + (place - residue * a.residue_pitch) * a.column_step;
       const bool inside =
           row >= 0 && row < a.source_height && column >= 0 && column < a.source_width && residue < a.residues;
       positions[i] = inside ? row * a.source_width + column : -1;
@@ -122,12 +149,11 @@ class WindowFeed {
   }
 
   CONVX_DEVICE void stage_weight_pieces(A* target, const T* first, int count) const {
-    const int pieces = static_cast<int>(a.divide_pieces.divisor);
-    const int filter_elements = a.channels * a.filter_height * a.filter_width;
+    const int pieces = static_cast<int>(divide_values.divisor);
     for (int i = lane; i < task.filters * pieces; i += Lanes) {
-      const int filter = static_cast<int>(a.divide_pieces.quotient(i)), place = 4 * (i - filter * pieces);
+      const int filter = static_cast<int>(divide_values.quotient(i)), place = 4 * (i - filter * pieces);
       if (place < count) {
-        stage_piece<T>(target + filter * a.weight_pitch + place, first + filter * filter_elements + place, 4);
+        stage_piece<T>(target + filter * weight_pitch + place, first + filter * filter_elements + place, 4);
       }
     }
   }
