@@ -30,7 +30,7 @@ from benchmarks.regression import Array, covariance, distances, nonnegative_leas
 from benchmarks.results import Results
 from benchmarks.suites import LAYOUTS, OPERATIONS, Problem, Shape
 
-# Of the correction: its reach, in octaves of channels, and how much of a residual is its layer's own.
+# Of the correction: its reach, in octaves, and how much of a residual is its layer's own.
 REACHES = (2.0, 4.0, 8.0)
 NOISES = (0.02, 0.1, 0.4)
 # Of those that cost the same but for noise, the one that serves the measured layers best.
@@ -104,16 +104,15 @@ def parts(problem: Problem, rates: Rates) -> list[float]:
 
 
 def place(problem: Problem) -> list[float]:
-    """Coordinates: steps of two in a channel count, of four in pixels and images. Planes that don't begin at
-    multiples of 16 bytes are read by other kernels."""
+    """Coordinates, in octaves. Planes that don't begin at multiples of 16 bytes are read by other kernels."""
     shape = problem.shape
     planes = (shape.size**2, shape.out_size**2)
     aligned = all(plane * problem.element_size % 16 == 0 for plane in planes)
     return [
-        0.5 * math.log2(problem.batch),
+        math.log2(problem.batch),
         math.log2(shape.in_channels),
         math.log2(shape.out_channels),
-        0.5 * math.log2(planes[1]),
+        math.log2(planes[1]),
         2 * math.log2(shape.filter),
         2 * math.log2(shape.stride),
         0.0 if aligned else 2.0,

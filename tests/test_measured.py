@@ -367,7 +367,7 @@ def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
     sources = []
     for key, model in read_models(H200_DENSE).items():
         places = np.array([fit_dense.place(problem) for problem in model.problems])
-        farthest = 1.0 if len(model.problems) < 30 else 2.5
+        farthest = 2.0 if len(model.problems) < 30 else 3.5
         for problem in model.problems[::5]:
             for batches in (3, 5, 300):
                 each = replace(problem, batch=batches * problem.batch)

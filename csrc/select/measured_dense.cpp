@@ -84,8 +84,7 @@ Parts parts_of(const ConvProblem& p, const DeviceTraits& device) {
           tiles(128)};
 }
 
-// Steps of two in a channel count, of four in pixels and images. Planes that don't begin at multiples of 16
-// bytes are read by other kernels.
+// In octaves. Planes that don't begin at multiples of 16 bytes are read by other kernels.
 struct Place {
   std::array<double, kAxes> axes;
   int64_t in_plane, out_plane;  // elements
@@ -94,8 +93,8 @@ struct Place {
 Place place_of(int64_t batch, int64_t in_channels, int64_t out_channels, int64_t in_plane, int64_t out_plane,
                int64_t taps, int64_t stride) {
   const auto octaves = [](int64_t value) { return std::log2(static_cast<double>(value)); };
-  return {{0.5 * octaves(batch), octaves(in_channels), octaves(out_channels), 0.5 * octaves(out_plane),
-           octaves(taps), 2 * octaves(stride)},
+  return {{octaves(batch), octaves(in_channels), octaves(out_channels), octaves(out_plane), octaves(taps),
+           2 * octaves(stride)},
           in_plane,
           out_plane};
 }
@@ -164,7 +163,7 @@ const Series* find_series(const Machine& machine, const std::string& algorithm, 
 // What a few layers have in common can't be told apart: their coefficients hold near them alone.
 double farthest(const Series& series) {
   constexpr int kFew = 30;
-  return series.count < kFew ? 1.0 : 2.5;
+  return series.count < kFew ? 2.0 : 3.5;
 }
 
 }  // namespace
