@@ -151,7 +151,9 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
       if constexpr (Resident) {
         CONVX_UNROLL
         for (int v = 0; v < Channels; ++v) {
-          filter[tap][v] = shape.turn_filter ? taps.get(v, kTaps - 1 - tap) : taps.get(v, tap);
+          // Two named values: a choice between array elements would keep the array in memory.
+          const float forward = taps.get(v, tap), turned = taps.get(v, kTaps - 1 - tap);
+          filter[tap][v] = shape.turn_filter ? float(turned) : float(forward);
         }
       } else {
         const int place = shape.turn_filter ? kTaps - 1 - tap : tap;
