@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks import convolution, host, report
+from benchmarks import convolution, filter2d, host, report
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
@@ -51,19 +51,19 @@ def _parser() -> argparse.ArgumentParser:
         "or a quick one, writes a file only where --output says.",
     )
     add = parser.add_argument
-    add("--suite", choices=(*SUITES, "host"), default="depthwise")
+    add("--suite", choices=(*SUITES, "filter2d", "host"), default="depthwise")
     add("--case", help="names or patterns: D1,CONV*-5x5")
     add("--operation", type=_one_of(*OPERATIONS), help=", ".join(OPERATIONS))
     add(
         "--dtype",
-        type=_one_of(*DTYPES, "tf32"),
+        type=_one_of(*DTYPES, "tf32", "uint8"),
         help="default: float32 on a CPU; float32,bfloat16 on a GPU, and tf32 if dense",
     )
     add("--layout", type=_one_of(*LAYOUTS), help=", ".join(LAYOUTS))
     add("--batch", type=_integers, help="instead of the suite's batches")
     add(
         "--peers",
-        type=_one_of(*PEERS),
+        type=_one_of(*PEERS, "opencv", "cupy"),
         help=f"of {','.join(PEERS)}; default {','.join(GPU_PEERS)} on a GPU, {','.join(CPU_PEERS)} on a CPU",
     )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -111,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = options.rounds or (3 if options.quick else 7)
         if options.suite == "host":
             _run_host(results, device, rounds, options.case, path)
+        elif options.suite == "filter2d":
+            _run_filter2d(results, device, rounds, options, path)
         else:
             failed = _run_convolutions(results, device, rounds, options, path)
     except ValueError as error:
@@ -139,12 +141,34 @@ def _run_host(
         results.write(path)
 
 
+def _run_filter2d(
+    results: Results, device: torch.device, rounds: int, options: argparse.Namespace, path: Path | None
+) -> None:
+    results.ceilings = ceilings(device)
+    peers = filter2d.available_peers(options.peers or filter2d.PEERS[device.type], tqdm.write)
+    dtypes = options.dtype or tuple(filter2d.DTYPES)
+    if not set(dtypes) <= set(filter2d.DTYPES):
+        raise ValueError(f"--dtype: the types of this suite are {', '.join(filter2d.DTYPES)}")
+    cache_bytes = _cache_bytes(device) if device.type == "cuda" and not options.warm else 0
+    work = [(case, dtype) for dtype in dtypes for case in filter2d.cases(options.case)]
+    with tqdm(work, unit="case", disable=None) as bar:
+        for case, dtype in bar:
+            rest = (peers, options.all_candidates, rounds, cache_bytes, bar.write)
+            for record in filter2d.run(case, dtype, device, results.ceilings, *rest):
+                results.add(record)
+                bar.write(report.line(record))
+    if path:
+        results.write(path)
+
+
 def _run_convolutions(
     results: Results, device: torch.device, rounds: int, options: argparse.Namespace, path: Path | None
 ) -> int:
     """How many problems convx failed to run."""
     on_gpu = device.type == "cuda"
     dtypes = options.dtype or _default_dtypes(options.suite, on_gpu)
+    if "uint8" in dtypes or {"opencv", "cupy"} & set(options.peers or ()):
+        raise ValueError("--dtype uint8 and --peers opencv,cupy belong to --suite filter2d")
     operations = options.operation or (OPERATIONS if options.suite == "depthwise" else OPERATIONS[:1])
     chosen = select_cases(SUITES[options.suite](), options.case)
     work = list(problems(chosen, operations, dtypes, options.layout or LAYOUTS, options.batch, on_gpu))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,18 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert main(["filter", str(source), "--sobel", "-o", str(target)]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "photo.png", 30, 40, 3)
+    example = Path(__file__).resolve().parent.parent / "examples" / "filters.py"
+    monkeypatch.setattr("sys.argv", [str(example), str(tmp_path / "photo.png"), str(tmp_path / "out")])
+    runpy.run_path(str(example), run_name="__main__")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "blur.png",
+        "edges.png",
+        "sharp.png",
+    ]
 
 
 def test_filters_of_text() -> None:

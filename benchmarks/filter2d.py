@@ -1,0 +1,186 @@
+"""Filters on one image: convx.functional.filter2d beside torch, OpenCV and CuPy."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import convx.functional
+from benchmarks.results import Record
+from benchmarks.timing import measure
+
+SIZES = (256, 512, 1024, 2048, 4096)  # of square images: the paper's
+FILTERS = (3, 5, 7)
+DTYPES = {"float32": torch.float32, "uint8": torch.uint8}
+KERNELS = {
+    "cpu": ("row_reuse", "both", "column_reuse", "direct"),
+    "cuda": ("strip", "row_reuse", "both", "column_reuse", "direct"),
+}
+# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate. torch: conv2d;
+# images of uint8 go to float32 and back.
+PEERS = {"cpu": ("opencv", "torch"), "cuda": ("cupy", "torch")}
+Function = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    size: int
+    filter: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.size}-{self.filter}x{self.filter}"
+
+    def floor_us(self, dtype: str, ceiling: dict[str, float]) -> float:
+        """The longer of the time that image and result take and the time of the multiply-adds in float32."""
+        pixels = self.size**2
+        moved = 2 * pixels * DTYPES[dtype].itemsize / ceiling["copy_GBps"] / 1e3
+        return max(moved, 2 * pixels * self.filter**2 / ceiling["fma_fp32_TFLOPs"] / 1e6)
+
+
+def cases(patterns: str | None = None) -> list[Case]:
+    """Those whose name matches one of the comma-separated patterns ("256-*,4096-3x3")."""
+    every = [Case(size, extent) for extent in FILTERS for size in SIZES]
+    if patterns is None:
+        return every
+    chosen = [case for case in every if any(fnmatchcase(case.name, part) for part in patterns.split(","))]
+    if not chosen:
+        raise ValueError(f"--case {patterns}: no case has such a name; names are 256-3x3 ... 4096-7x7")
+    return chosen
+
+
+def _torch_filter(image: Tensor, weights: Tensor) -> Tensor:
+    whole = image.dtype == torch.uint8
+    source = image.float() if whole else image
+    result = torch.nn.functional.conv2d(source[None, None], weights[None, None], padding="same")[0, 0]
+    return result.round_().clamp_(0, 255).to(torch.uint8) if whole else result
+
+
+def _opencv(images: list[Tensor], weights: Tensor) -> Function:
+    cv2: Any = importlib.import_module("cv2")
+    cv2.setNumThreads(torch.get_num_threads())
+    arrays, kernel = [image.numpy() for image in images], weights.numpy()
+
+    def call(index: int) -> Any:
+        return cv2.filter2D(arrays[index % len(arrays)], -1, kernel, borderType=cv2.BORDER_CONSTANT)
+
+    return call
+
+
+def _cupy(images: list[Tensor], weights: Tensor) -> Function:
+    cupy: Any = importlib.import_module("cupy")
+    ndimage: Any = importlib.import_module("cupyx.scipy.ndimage")
+    arrays, kernel = [cupy.asarray(image) for image in images], cupy.asarray(weights)
+
+    def call(index: int) -> Any:
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            return ndimage.correlate(arrays[index % len(arrays)], kernel, mode="constant")
+
+    return call
+
+
+def _contenders(
+    images: list[Tensor], weights: Tensor, algorithms: dict[str, str], peers: tuple[str, ...]
+) -> dict[str, Function]:
+    def rotated(function: Callable[[Tensor], Tensor]) -> Function:
+        return lambda index: function(images[index % len(images)])
+
+    def ours(algorithm: str) -> Function:
+        filter2d = convx.functional.filter2d
+        return rotated(lambda image: filter2d(image, weights, algorithm=algorithm))
+
+    result = {name: ours(algorithm) for name, algorithm in algorithms.items()}
+    for peer in peers:
+        if peer == "torch":
+            result[peer] = rotated(lambda image: _torch_filter(image, weights))
+        elif peer in ("opencv", "cupy"):
+            result[peer] = (_opencv if peer == "opencv" else _cupy)(images, weights)
+    return result
+
+
+def available_peers(wanted: tuple[str, ...], report: Callable[[str], None]) -> tuple[str, ...]:
+    """Those that are installed; the rest is named."""
+    modules = {"opencv": ("cv2", "opencv-python-headless"), "cupy": ("cupy", "cupy-cuda13x")}
+    found = []
+    for peer in wanted:
+        module, package = modules.get(peer, ("torch", "torch"))
+        try:
+            importlib.import_module(module)
+            found.append(peer)
+        except ImportError:
+            report(f"{peer} is not installed (pip install {package}): not measured")
+    return tuple(found)
+
+
+def run(
+    case: Case,
+    dtype: str,
+    device: torch.device,
+    ceiling: dict[str, float],
+    peers: tuple[str, ...],
+    all_candidates: bool,
+    rounds: int,
+    cache_bytes: int,
+    report: Callable[[str], None],
+) -> Iterator[Record]:
+    """One record for what auto takes, one for each kernel where all candidates are asked for."""
+    moved = 2 * case.size**2 * DTYPES[dtype].itemsize
+    sets = 1 if cache_bytes == 0 else max(1, min(256, 1 + 2 * cache_bytes // moved))
+    images = [_image(case.size, dtype, device) for _ in range(sets)]
+    weights = torch.randn(case.filter, case.filter, device=device) / case.filter
+    forced = KERNELS[device.type] if all_candidates else ()
+    algorithms = {"convx": "auto"} | {name: name for name in forced}
+    calls = _contenders(images, weights, algorithms, peers)
+    with torch.inference_mode():
+        times, failures = measure(calls, sets, device, rounds)
+        for name, reason in failures.items():
+            report(f"{case.name} {dtype}: {name} failed: {reason}")
+        algorithms = {name: algorithm for name, algorithm in algorithms.items() if name in times}
+        exact = _torch_filter(images[0].double(), weights.double())
+        if dtype == "uint8":
+            exact = exact.round_().clamp_(0, 255)
+        errors = {name: _error(calls[name](0), exact) for name in algorithms}
+        own = _error(_torch_filter(images[0], weights), exact)
+    # A pixel's own rounding for uint8, where a tie may fall to either side.
+    unit = 1 / 255 if dtype == "uint8" else torch.finfo(torch.float32).eps / 8
+    for name in algorithms:
+        yield {
+            "case": case.name,
+            "operation": "forward",
+            "dtype": dtype,
+            "tf32": False,
+            "layout": "nchw",
+            "batch": 1,
+            "shape": {"size": case.size, "filter": case.filter},
+            "group": f"{case.filter}x{case.filter} filter",
+            "warm": cache_bytes == 0,
+            "floor_us": _rounded(case.floor_us(dtype, ceiling)),
+            "convx_us": _rounded(times[name]),
+            "method": "filter2d" if name == "convx" else f"filter2d/{name}",
+            "chosen_by": "auto" if name == "convx" else "forced",
+            "peers_us": {peer: _rounded(times[peer]) for peer in peers if peer in times},
+            "error": float(f"{errors[name]:.2e}"),
+            "error_ratio": _rounded(errors[name] / max(own, unit)),
+        }
+
+
+def _image(size: int, dtype: str, device: torch.device) -> Tensor:
+    if dtype == "uint8":
+        return torch.randint(256, (size, size), dtype=torch.uint8, device=device)
+    return torch.randn(size, size, device=device)
+
+
+def _error(result: Any, exact: Tensor) -> float:
+    """The largest error, relative to the largest value."""
+    difference = torch.as_tensor(result, device=exact.device).double() - exact
+    return float((difference.abs().max() / exact.abs().max()).nan_to_num(float("inf")))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,45 @@
+"""The benchmark suite of filters: sound records, and peers that agree with the exact result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import filter2d
+from benchmarks.__main__ import main
+from benchmarks.results import load
+
+pytest.importorskip("tqdm")
+
+
+def test_a_run_writes_sound_records(tmp_path: Path) -> None:
+    arguments = ["--suite", "filter2d", "--case", "256-3x3,256-5x5", "--device", "cpu", "--quick"]
+    assert main([*arguments, "--peers", "torch", "--all-candidates", "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/filter2d_candidates.json")
+    records = list(load(path).records.values())
+    assert len(records) == 2 * len(filter2d.DTYPES) * (1 + len(filter2d.KERNELS["cpu"]))
+    for record in records:
+        assert record["convx_us"] > 0 and record["floor_us"] > 0 and record["error_ratio"] <= 2
+        assert set(record["peers_us"]) == {"torch"}
+
+
+@pytest.mark.parametrize("dtype", list(filter2d.DTYPES))
+def test_opencv_computes_the_same(dtype: str) -> None:
+    pytest.importorskip("cv2")
+    image, weights = filter2d._image(256, dtype, torch.device("cpu")), torch.randn(5, 5) / 5
+    found = torch.from_numpy(filter2d._opencv([image], weights)(0)).double()
+    ours = filter2d._torch_filter(image, weights).double()
+    assert (found - ours).abs().max() <= (1 if dtype == "uint8" else 1e-5)
+
+
+def test_unknown_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=r"--case 3x3: no case has such a name; names are 256-3x3"):
+        filter2d.cases("3x3")
+    with pytest.raises(SystemExit):
+        main(["--suite", "filter2d", "--device", "cpu", "--dtype", "bfloat16"])
+    assert "the types of this suite are float32, uint8" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--suite", "depthwise", "--case", "D24", "--device", "cpu", "--dtype", "uint8"])
+    assert "belong to --suite filter2d" in capsys.readouterr().err
