@@ -30,6 +30,7 @@ from benchmarks.choices import (
     report,
 )
 from benchmarks.curves import WIDEST, Curve, Point, bucket, fit
+from benchmarks.dense_model import Rates
 from benchmarks.results import RESULTS, Results, load
 from benchmarks.suites import LAYOUTS, OPERATIONS, Problem, Shape
 from convx import _libraries
@@ -122,17 +123,17 @@ def _order(entry: tuple[Series, int]) -> tuple[object, ...]:
     return (name.algorithm, *enumerated, name.filter, name.stride, index)
 
 
-def _rates(results: Results) -> fit_dense.Rates:
+def _rates(results: Results) -> Rates:
     """As the planner has them."""
     device_class = _libraries.core().Device
     name = str(results.environment["device"])
     if name.startswith("cpu"):
         host = device_class.host_cpu(results.environment["threads"])
-        return fit_dense.Rates(host.bandwidth_GBps, host.fp32_TFLOPs, host.threads)
+        return Rates(host.bandwidth_GBps, host.fp32_TFLOPs, host.threads)
     for key in device_class.known_names():
         known = device_class.known_device(key)
         if name.startswith(known.name):
-            return fit_dense.Rates(known.bandwidth_GBps, known.fp32_TFLOPs, known.multiprocessors)
+            return Rates(known.bandwidth_GBps, known.fp32_TFLOPs, known.multiprocessors)
     sys.exit(f"{name} is not among the devices of csrc/problem/device.cpp: add it there and build first")
 
 

@@ -24,7 +24,7 @@ struct Point {
 
 constexpr size_t kParts = 9, kAxes = 6;
 
-// One algorithm's times; benchmarks/fit_dense.py fits them.
+// One algorithm's times; benchmarks/dense_model.py fits them.
 struct Series {
   const char* algorithm;
   Operation operation;

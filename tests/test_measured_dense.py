@@ -1,0 +1,298 @@
+"""Times of dense layers: how they are fitted, and that the planner computes what was fitted."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convx import _core
+
+# Last, so that an installed convx comes before the checkout's.
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import choices, dense_model, fit
+from benchmarks.planner import core_problem
+from benchmarks.regression import distances, nonnegative_least_squares
+from benchmarks.results import load
+from benchmarks.suites import Case, Problem, Shape
+
+ROOT = Path(__file__).resolve().parent.parent
+H200 = _core.Device.known_device("h200")
+
+
+def dense(size: int, channels: int, filters: int, filter_size: int, batch: int, **changes: Any) -> Problem:
+    """A dense layer's forward convolution in float32, or what changes say."""
+    shape = Shape(channels, size, filters, filter_size, 1, 1)
+    problem = Problem(Case("", "", shape, (), ()), "forward", "float32", "nchw", batch)
+    return replace(problem, **changes)
+
+
+RATES = dense_model.Rates(H200.bandwidth_GBps, H200.fp32_TFLOPs, H200.multiprocessors)
+LAYERS = [
+    dense(size, channels, filters, filter_size, batch)
+    for size, channels, filters, filter_size in (
+        (7, 960, 160, 1),
+        (7, 192, 1152, 1),
+        (14, 480, 80, 1),
+        (14, 96, 576, 1),
+        (28, 40, 240, 1),
+        (28, 192, 32, 1),
+        (56, 24, 144, 1),
+        (112, 16, 96, 1),
+        (7, 512, 512, 3),
+        (14, 256, 256, 3),
+        (28, 128, 128, 3),
+        (56, 64, 64, 3),
+        (14, 16, 48, 5),
+        (28, 32, 96, 5),
+    )
+    for batch in (1, 8, 64)
+]
+
+
+def test_least_squares_without_negative_coefficients_are_the_best_there_are() -> None:
+    random = np.random.default_rng(0)
+    bound = 0
+    for _ in range(20):
+        matrix, target = random.normal(size=(30, 6)), random.normal(size=30)
+        x = nonnegative_least_squares(matrix, target)
+        descent = matrix.T @ (target - matrix @ x)
+        assert (x >= 0).all()
+        assert np.abs(descent[x > 0]).max(initial=0) < 1e-9  # nothing to gain from those that are free,
+        assert descent[x == 0].max(initial=-1) < 1e-9  # and only negative ones would gain from the others
+        bound += int((x == 0).sum())
+    assert bound > 20
+    truth = np.array([2.0, 0.0, 1e-6, 3e4])
+    matrix = random.uniform(0.1, 1, size=(30, 4)) * [1, 1, 1e6, 1e-4]
+    assert nonnegative_least_squares(matrix, matrix @ truth) == pytest.approx(truth, abs=1e-9)
+
+
+def test_coefficients_of_synthetic_times_are_recovered() -> None:
+    truth = np.array([2.5, 1.5, 0.75, 3.0, 1.25, 20.0, 0.0, 0.3, 0.0])
+    times = {problem: float(truth @ dense_model.parts(problem, RATES)) for problem in LAYERS}
+    samples = dense_model.Samples(times, RATES)
+    assert samples.coefficients() == pytest.approx(truth, abs=1e-6)
+    for predicted in (samples.left_out(None, 0), samples.left_out(4, 0.02)):
+        assert predicted == pytest.approx(times, rel=1e-6)
+    model = samples.fit(4, 0.02)
+    unseen = dense(20, 300, 50, 3, 5)
+    expected = float(truth @ dense_model.parts(unseen, RATES))
+    assert model.at([unseen], RATES) == pytest.approx([expected], rel=1e-6)
+
+
+def uneven_times() -> dict[Problem, float]:
+    random = np.random.default_rng(1)
+    return {
+        problem: float(sum(dense_model.parts(problem, RATES)) * random.uniform(0.5, 2)) for problem in LAYERS
+    }
+
+
+def test_a_layer_left_out_is_predicted_as_if_it_had_not_been_measured() -> None:
+    times = uneven_times()
+    predicted = dense_model.Samples(times, RATES).left_out(4, 0.1)
+    for left_out in (LAYERS[0].shape, LAYERS[-1].shape):
+        others = {problem: us for problem, us in times.items() if problem.shape != left_out}
+        model = dense_model.Samples(others, RATES).fit(4, 0.1)
+        unseen = [problem for problem in times if problem.shape == left_out]
+        assert [predicted[problem] for problem in unseen] == pytest.approx(model.at(unseen, RATES))
+
+
+def test_the_correction_goes_through_what_was_measured_and_ends_far_away() -> None:
+    times = uneven_times()
+    model = dense_model.Samples(times, RATES).fit(2, 1e-6)
+    assert model.at(list(times), RATES) == pytest.approx(np.array(list(times.values())), rel=1e-3)
+    far = dense(1 << 12, 1 << 14, 1 << 14, 1, 1 << 14)
+    plain = float(model.coefficients @ dense_model.parts(far, RATES))
+    assert model.at([far], RATES) == pytest.approx([plain], rel=0.01)
+
+
+def read_models(path: Path) -> dict[dense_model.Series, dense_model.Model]:
+    """What was written for the planner."""
+    text = path.read_text()
+    head, points_and_series = text.split("_points[] = {")
+    points, series = points_and_series.split("constexpr Series ")
+    layers = [tuple(map(int, row)) for row in re.findall(r"\{" + ", ".join([r"(\d+)"] * 6) + r"\}", head)]
+    weights = [(int(index), float(value)) for index, value in re.findall(r"\{(\d+), ([-.e\d]+)\}", points)]
+    found = re.search(r"_reach = ([.\d]+);", head)
+    assert found
+    models = {}
+    pattern = r'\{"([^"]+)", Operation::(\w+), DType::(\w+), (\w+), Layout::(\w+), \{(.*?)\}, (\d+), (\d+)\}'
+    for name, operation, dtype, tf32, layout, coefficients, first, count in re.findall(pattern, series):
+        key = dense_model.Series(
+            name, operation, dtype, tf32 == "true", layout.replace("nhwc", "channels_last")
+        )
+        own = weights[int(first) : int(first) + int(count)]
+        problems = tuple(
+            Problem(
+                Case("", "", Shape(*layers[index][1:], 1), (), ()),
+                operation,
+                dtype,
+                key.layout,
+                layers[index][0],
+                key.tf32,
+            )
+            for index, _ in own
+        )
+        models[key] = dense_model.Model(
+            np.array([float(value) for value in coefficients.split(",")]),
+            problems,
+            np.array([weight for _, weight in own]),
+            float(found[1]),
+        )
+    return models
+
+
+H200_DENSE = ROOT / "csrc/select/measured/nvidia_h200_dense.inc"
+
+
+def algorithm_of(plan: _core.Plan) -> str:
+    return f"{plan.method}/{plan.candidate}" if plan.candidate else plan.method
+
+
+def test_the_planner_computes_what_the_model_says() -> None:
+    models = read_models(H200_DENSE)
+    assert models and all(model.problems for model in models.values())
+    compared: dict[str, int] = {}
+    for key, model in models.items():
+        for problem in model.problems[::7]:
+            shape = problem.shape
+            odd = Shape(shape.in_channels + 3, shape.size + 1, shape.out_channels + 5, shape.filter, 1, 1)
+            for each in (problem, replace(problem, case=replace(problem.case, shape=odd), batch=3)):
+                plans = _core.candidates(key.algorithm.split("/")[0], core_problem(each), H200)
+                own = [plan for plan in plans if algorithm_of(plan) == key.algorithm]
+                if own and own[0].source != "estimated":
+                    assert own[0].predicted_us == pytest.approx(model.at([each], RATES)[0], rel=2e-3), (
+                        key,
+                        each,
+                    )
+                    compared[key.algorithm] = compared.get(key.algorithm, 0) + 1
+    assert {"native", "pointwise/fma", "pointwise/tensor3"} <= compared.keys()
+
+
+def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
+    sources = []
+    for key, model in read_models(H200_DENSE).items():
+        places = np.array([dense_model.place(problem) for problem in model.problems])
+        farthest = 2.0 if len(model.problems) < 30 else 3.5
+        for problem in model.problems[::5]:
+            for batches in (3, 5, 300):
+                each = replace(problem, batch=batches * problem.batch)
+                nearest = distances(np.array([dense_model.place(each)]), places).min()
+                plans = _core.candidates(key.algorithm.split("/")[0], core_problem(each), H200)
+                if own := [plan for plan in plans if algorithm_of(plan) == key.algorithm]:
+                    expected = "measured on NVIDIA H200" if nearest <= farthest else "estimated"
+                    assert own[0].source == expected, (key, each, nearest)
+                    sources.append(own[0].source)
+    assert sources.count("estimated") > 20 and sources.count("measured on NVIDIA H200") > 20
+
+
+def core_dense(**changes: Any) -> _core.Problem:
+    fields = {
+        "batch": 16,
+        "in_channels": 96,
+        "in_height": 40,
+        "in_width": 40,
+        "out_channels": 96,
+        "filter_height": 1,
+        "filter_width": 1,
+    }
+    return _core.Problem(**{**fields, **changes})
+
+
+def dense_plan(algorithm: str, device: _core.Device = H200, **changes: Any) -> _core.Plan:
+    """The first plan of a method."""
+    return _core.select(core_dense(**changes), device, algorithm).plan
+
+
+def test_dense_layers_of_networks_have_measured_times() -> None:
+    for algorithm in ("native", "pointwise", "hntmp"):
+        for batch in (1, 2, 8, 40, 64, 128):
+            for channels, filters, size in ((32, 192, 28), (640, 200, 7), (100, 30, 60)):
+                plan = dense_plan(
+                    algorithm,
+                    batch=batch,
+                    in_channels=channels,
+                    out_channels=filters,
+                    in_height=size,
+                    in_width=size + 1,
+                )
+                assert plan.source == "measured on NVIDIA H200"
+                assert 1 < plan.predicted_us < 2000
+    half, brain = dense_plan("native", dtype="float16"), dense_plan("native", dtype="bfloat16")
+    assert half.predicted_us == brain.predicted_us
+
+
+def test_dense_layers_unlike_the_measured_ones_are_estimated() -> None:
+    assert dense_plan("native").source == "measured on NVIDIA H200"
+    unlike: list[dict[str, Any]] = [
+        {"batch": 1 << 14},
+        {"in_channels": 1 << 14},
+        {"in_channels": 1},
+        {"out_channels": 1},
+        {"groups": 2},
+        {"dilation": (2, 2)},
+        {"stride": (2, 1)},
+        {"filter_height": 31, "filter_width": 31, "padding": (15, 15, 15, 15)},
+        {"dtype": "float64"},
+    ]
+    for changes in unlike:
+        for row in _core.explain(core_dense(**changes), H200):
+            assert all(plan.source == "estimated" for plan in row.plans), changes
+    for device in (_core.Device.host_cpu(2), _core.Device.known_device("mi300")):
+        assert dense_plan("native", device).source == "estimated"
+
+
+def test_another_gpu_has_dense_times_by_its_own_rates() -> None:
+    a100 = dense_plan("native", _core.Device.known_device("a100"), batch=64)
+    h200 = dense_plan("native", batch=64)
+    assert a100.source == "scaled from NVIDIA H200"
+    assert 1.5 * h200.predicted_us < a100.predicted_us < 4 * h200.predicted_us
+
+
+@pytest.mark.parametrize(
+    "channels, size, exact_us, half_us",
+    [(64, 56, 17, 6), (128, 28, 29, 7), (256, 14, 55, 8), (512, 7, 108, 12)],
+)
+def test_torchs_convolutions_take_as_long_as_they_do(
+    channels: int, size: int, exact_us: float, half_us: float
+) -> None:
+    """As cuDNN was measured on an H200: one image takes long, since few units share the sums."""
+    layer: dict[str, Any] = {
+        "batch": 1,
+        "in_channels": channels,
+        "out_channels": channels,
+        "in_height": size,
+        "in_width": size,
+        "filter_height": 3,
+        "filter_width": 3,
+        "padding": (1, 1, 1, 1),
+    }
+    exact = dense_plan("native", **layer).predicted_us
+    assert exact_us / 1.4 < exact < 1.4 * exact_us
+    half = dense_plan("native", dtype="bfloat16", **layer).predicted_us
+    assert half_us / 1.4 < half < 1.4 * half_us
+    assert half < dense_plan("native", allow_tf32=True, **layer).predicted_us < exact
+
+
+@pytest.mark.parametrize(
+    "path", sorted(fit.RESULTS.glob("nvidia-h200/*_candidates.json")), ids=lambda path: path.stem
+)
+def test_the_planner_chooses_well_on_all_that_was_measured(path: Path) -> None:
+    results = load(path)
+    assert str(results.environment["device"]) == H200.name
+    made = []
+    for wanted in (choices.is_depthwise, choices.is_dense):
+        times = choices.measured_times(list(results.records.values()), True, wanted)
+        for each, measured in times.items():
+            chosen = algorithm_of(_core.select(core_problem(each), H200).plan)
+            if chosen in measured:  # or else it is newer than the file
+                made.append(choices.choice_of(each, measured, chosen))
+    assert len(made) > 0.7 * len({choices.problem_of(record) for record in results.records.values()})
+    assert choices.mean_regret(made) < 1.01
+    assert sum(choice.regret > 1.05 for choice in made) <= 0.03 * len(made)
