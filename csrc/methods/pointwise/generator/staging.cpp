@@ -4,8 +4,11 @@
 namespace convx::pointwise::generator {
 namespace {
 
-std::string guarded(const std::string& condition, const std::string& value, const std::string& otherwise) {
-  return condition.empty() ? value : condition + "\n            ? " + value + "\n            : " + otherwise;
+// Not a conditional operator, whose operands of several elements clang keeps in memory.
+std::string guarded(const std::string& condition, const std::string& target, const std::string& value) {
+  if (condition.empty()) return "    " + target + " = " + value + ";\n";
+  return "    " + target + " = {};\n    if (" + condition + ") {\n      " + target + " =\n          " +
+         value + ";\n    }\n";
 }
 
 // Elements that one load brings: as many as 16 bytes hold, where their addresses are multiples of them.
@@ -79,22 +82,19 @@ CONVX_DEVICE void fetch(Fetched& fetched, const Element* input, const Element* w
 #pragma unroll
   for (int i = 0; i < kInputLoads; ++i) {
 )";
-  text += each_piece + input_place + "    fetched.input[i] =\n        " +
-          guarded(all_of(input_inside), "*reinterpret_cast<const InputPiece*>(input + " + offset + ")",
-                  "InputPiece{}");
-  text += R"(;
-  }
+  text += each_piece + input_place +
+          guarded(all_of(input_inside), "fetched.input[i]",
+                  "*reinterpret_cast<const InputPiece*>(input + " + offset + ")");
+  text += R"(  }
 #pragma unroll
   for (int i = 0; i < kFilterLoads; ++i) {
 )";
   text +=
-      each_piece + filter_place + "    fetched.filter[i] =\n        " +
+      each_piece + filter_place +
       guarded(
-          all_of(filter_inside),
-          "*reinterpret_cast<const FilterPiece*>(weight + filter * kInChannels + first_channel + channel)",
-          "FilterPiece{}");
-  text += R"(;
-  }
+          all_of(filter_inside), "fetched.filter[i]",
+          "*reinterpret_cast<const FilterPiece*>(weight + filter * kInChannels + first_channel + channel)");
+  text += R"(  }
 }
 
 CONVX_DEVICE void put(const Fetched& fetched, Element* inputs, Element* filters) {
@@ -110,7 +110,10 @@ CONVX_DEVICE void put(const Fetched& fetched, Element* inputs, Element* filters)
     }
 )"
                : R"(    if (piece < kInputPieces) {
-      *reinterpret_cast<InputPiece*>(inputs + channel * kInputPitch + pixel) = fetched.input[i];
+      InputPiece moved;  // element by element: clang keeps a whole piece in memory
+#pragma unroll
+      for (int j = 0; j < kInputLoad; ++j) moved.element[j] = fetched.input[i].element[j];
+      *reinterpret_cast<InputPiece*>(inputs + channel * kInputPitch + pixel) = moved;
     }
 )";
   text += R"(  }
