@@ -12,7 +12,7 @@ constexpr int kMoreRegisters = 24;
 constexpr int kMoreRegisters = 0;
 #endif
 template <Precision Kind, Access How>
-constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? 124
+constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? (element_bytes(Kind) == 2 ? 144 : 112)
                                                   : How == kElements ? 96
                                                   : Kind == kSplit   ? 92
                                                   : Kind == kTf32    ? 72
