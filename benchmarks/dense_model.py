@@ -79,7 +79,8 @@ def parts(problem: Problem, rates: Rates) -> list[float]:
 
 
 def place(problem: Problem) -> list[float]:
-    """Coordinates, in octaves. Planes that don't begin at multiples of 16 bytes are read by other kernels."""
+    """Coordinates: in octaves, or several for what decides on the kernel: filters, strides, and planes that
+    don't begin at multiples of 16 bytes."""
     shape = problem.shape
     planes = (shape.size**2, shape.out_size**2)
     aligned = all(plane * problem.element_size % 16 == 0 for plane in planes)
@@ -88,8 +89,8 @@ def place(problem: Problem) -> list[float]:
         math.log2(shape.in_channels),
         math.log2(shape.out_channels),
         math.log2(planes[1]),
-        2 * math.log2(shape.filter),
-        2 * math.log2(shape.stride),
+        4 * math.log2(shape.filter),
+        4 * math.log2(shape.stride),
         0.0 if aligned else 2.0,
     ]
 

@@ -84,7 +84,8 @@ Parts parts_of(const ConvProblem& p, const DeviceTraits& device) {
           tiles(128)};
 }
 
-// In octaves. Planes that don't begin at multiples of 16 bytes are read by other kernels.
+// In octaves, or several for what decides on the kernel: filters, strides, and planes that don't begin at
+// multiples of 16 bytes.
 struct Place {
   std::array<double, kAxes> axes;
   int64_t in_plane, out_plane;  // elements
@@ -93,8 +94,8 @@ struct Place {
 Place place_of(int64_t batch, int64_t in_channels, int64_t out_channels, int64_t in_plane, int64_t out_plane,
                int64_t taps, int64_t stride) {
   const auto octaves = [](int64_t value) { return std::log2(static_cast<double>(value)); };
-  return {{octaves(batch), octaves(in_channels), octaves(out_channels), octaves(out_plane), octaves(taps),
-           2 * octaves(stride)},
+  return {{octaves(batch), octaves(in_channels), octaves(out_channels), octaves(out_plane), 2 * octaves(taps),
+           4 * octaves(stride)},
           in_plane,
           out_plane};
 }
