@@ -60,12 +60,10 @@ constexpr Tile tile_of(int index) {
 }
 
 // The tiles that keep a whole filter are for float32: 16 bits have faster units than these, and float64's
-// sums take twice the registers.
+// sums and rows take twice the registers.
 constexpr bool has_dtype(int index, DType dtype) {
-  if (dtype == DType::float32) return true;
-  if (dtype == DType::float64)
-    return index >= kAny || (tile_of(index).sums() <= 56 && tile_of(index).stride == 1 && index > kTaps1);
-  return index >= kTaps1;
+  if (dtype == DType::float64) return index == kTaps3 || index == kTaps5 || index >= kAny;
+  return dtype == DType::float32 || index >= kTaps1;
 }
 
 }  // namespace convx::hntmp
