@@ -30,17 +30,36 @@ Accesses accesses_of(const FilterProblem& p, const ReuseForm& form, bool butterf
   return {rows_read * loaded, rows_read * shuffled};
 }
 
-// A load counts four issue slots of arithmetic and a shuffle two, as measured for forms without reuse.
-double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Accesses& accesses,
-                    double tap_cost, double access_cost, int64_t warps) {
+// What a kernel's results cost: issue slots of one, and the time that a lane alone takes for its own.
+struct Cost {
+  double slots;
+  double lane_us;
+};
+
+// A load counts four issue slots and a shuffle two. The general kernel computes where each pixel and tap
+// lies, and waits for one pixel after the other.
+Cost cost_of(const FilterProblem& p, const ReuseForm& form, bool fixed) {
   const double taps = static_cast<double>(p.filter_height * p.filter_width);
-  const double slots = taps * tap_cost + access_cost * (4 * accesses.loads + 2 * accesses.shuffles) + 8;
-  const double issue_us = slots * static_cast<double>(p.result_elements()) / (device.fp32_TFLOPs / 2 * 1e6);
-  const double bytes_us = p.bytes() / (device.bandwidth_GBps * 1e3);
+  const Accesses accesses = accesses_of(p, form, fixed);
+  const double access_slots = 4 * accesses.loads + 2 * accesses.shuffles;
+  if (fixed) {
+    const double slots = taps + access_slots + 8;
+    return {slots, slots * static_cast<double>(reuse::kChunkRows) * 2 / 1700};
+  }
+  const double pixels = accesses_of(p, {form.candidate, false, form.rows}, fixed).loads;
+  return {5 * taps + 3 * access_slots + 8, 0.04 * pixels * (form.rows ? kMaxReuseRows : 1)};
+}
+
+double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Cost& cost, int64_t warps) {
   const double wide = p.dtype == ImageType::float64 ? 2 : 1;
+  const double issue_us =
+      wide * cost.slots * static_cast<double>(p.result_elements()) / (device.fp32_TFLOPs / 2 * 1e6);
+  // Depthwise kernels with one column a lane reach this share of the bandwidth on an H200.
+  const double bytes_us = p.bytes() / (device.bandwidth_GBps * 1e3) / 0.45;
   const double full =
       std::min(1.0, static_cast<double>(warps) / (16.0 * std::max(device.multiprocessors, 1)));
-  return 3 + std::max(bytes_us, wide * issue_us) / 0.8 / std::max(full, 0.05);
+  return 2 + cost.lane_us * static_cast<double>(p.filters) +
+         std::max(bytes_us, issue_us / 0.8) / std::max(full, 0.1);
 }
 
 void append_form(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
@@ -55,17 +74,16 @@ void append_form(const FilterProblem& p, const DeviceTraits& device, const Reuse
   if (fixed) {
     plan.tiling.emplace_back("chunk_rows", reuse::kChunkRows);
     units = reuse::units_of(p, reuse::kChunkRows, lanes);
-    warps = units * p.filters;
+    warps = units;
   } else {
     // Narrow rows lie side by side where no lane needs another's pixels.
     const int64_t segment = form.columns ? lanes : std::min(lanes, p.out_width);
     plan.tiling.emplace_back("segment", segment);
     units = p.images * divide_up(p.out_height, rows) * divide_up(p.out_width, segment);
-    warps = divide_up(units, lanes / segment) * p.filters;
+    warps = divide_up(units, lanes / segment);
   }
   if (units >= kMostUnits) return;
-  plan.predicted_us =
-      predicted_us(p, device, accesses_of(p, form, fixed), fixed ? 1.0 : 5.0, fixed ? 1.0 : 3.0, warps);
+  plan.predicted_us = predicted_us(p, device, cost_of(p, form, fixed), warps);
   plans.push_back(std::move(plan));
 }
 

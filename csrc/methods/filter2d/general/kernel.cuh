@@ -7,6 +7,7 @@
 #pragma once
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
+#include "platform/opaque.h"
 
 namespace convx::filter2d::general {
 
@@ -108,6 +109,12 @@ filter_general_kernel(Arguments<T> a) {
   const int64_t plane = static_cast<int64_t>(a.out_height) * a.out_width;
   T* result = a.result + static_cast<int64_t>(image) * a.filters_count * plane;
   const F* filter = a.filters;
+  if constexpr (sizeof(T) == 8) {
+    // AMD GPUs need their scalar registers for the activations' constants.
+    keep_per_lane(pixels);
+    keep_per_lane(result);
+    keep_per_lane(filter);
+  }
   // Offsets of image rows from the first tap's of the first result row.
   const int last = (Rows - 1) * a.stride_h + (a.filter_height - 1) * a.dilation_h;
   CONVX_NO_UNROLL
@@ -140,7 +147,9 @@ filter_general_kernel(Arguments<T> a) {
         }
       });
     }
-    activate(sum, a.activation);
+    uint32_t activation = static_cast<uint32_t>(a.activation);
+    if constexpr (sizeof(T) == 8) make_opaque(activation);  // its conditions are not kept across the taps
+    activate(sum, static_cast<Activation>(activation));
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
       if (!makes || result_row + o >= a.out_height) continue;

@@ -58,6 +58,7 @@ inline Cut choose_cut(const FilterProblem& problem, const DeviceTraits& device, 
   const int64_t groups_per_block = geometry_of(problem, tile, cut, device.lanes).groups_per_block;
   if (divide_up(problem.out_height, tile.rows) >= 4 * groups_per_block) cut.stack = groups_per_block;
   // As many filters a block as leave every multiprocessor 16 warps.
+  cut.filters_per_block = problem.filters;
   const int64_t unit_blocks = geometry_of(problem, tile, cut, device.lanes).blocks;
   const int64_t wanted = divide_up(16 * 32 * std::max<int64_t>(device.multiprocessors, 1), tile.threads);
   const int64_t groups = std::max(divide_up(problem.filters, kMostFilters),
