@@ -253,8 +253,10 @@ multiply_kernel(const T* filters, const T* source, const T* bias, T* result, Sha
   const int thread = threadIdx.x;
   const uint32_t row_tile = blockIdx.x % shape.row_tiles, rest = blockIdx.x / shape.row_tiles;
   const uint32_t column_tile = rest % shape.column_tiles, group = rest / shape.column_tiles;
-  const int first_row = static_cast<int>(row_tile) * Tile::kRows;
-  const uint32_t first_column = column_tile * Tile::kColumns;
+  int first_row = static_cast<int>(row_tile) * Tile::kRows;
+  uint32_t first_column = column_tile * Tile::kColumns;
+  keep_per_lane(first_row);
+  keep_per_lane(first_column);
   const int depth = static_cast<int>(shape.depth);
   int rows_left = shape.rows - first_row;
   keep_per_lane(rows_left);
@@ -293,8 +295,10 @@ weight_kernel(const T* output_grad, const T* input, Accumulator<T>* partial, Sha
   const uint32_t column_tile = rest % shape.column_tiles;
   rest /= shape.column_tiles;
   const uint32_t group = rest % shape.groups, slice = rest / shape.groups;
-  const int first_row = static_cast<int>(row_tile) * Tile::kRows;
-  const int first_column = static_cast<int>(column_tile) * Tile::kColumns;
+  int first_row = static_cast<int>(row_tile) * Tile::kRows;
+  int first_column = static_cast<int>(column_tile) * Tile::kColumns;
+  keep_per_lane(first_row);
+  keep_per_lane(first_column);
   int rows = shape.rows - first_row, columns = shape.columns - first_column;
   keep_per_lane(rows);
   keep_per_lane(columns);

@@ -26,6 +26,7 @@ class RowLoader {
   template <class RowOffset>
   CONVX_DEVICE RowLoader(const T* source, const RowOffset& row_offset, int depth, bool pieces, int thread)
       : source_(source), depth_(depth), pieces_(pieces), thread_(thread) {
+    keep_per_lane(depth_);
     CONVX_UNROLL
     for (int i = 0; i < kCopies; ++i) {
       offset_[i] = row_offset(pieces ? thread / kPieces + i * kStep : thread % Rows);
@@ -75,6 +76,7 @@ class PlaneLoader {
         channel_stride_(channel_stride),
         pieces_(pieces),
         thread_(thread) {
+    keep_per_lane(channels_);
     keep_per_lane(channel_stride_);
     CONVX_UNROLL
     for (int i = 0; i < kColumns; ++i) {

@@ -11,10 +11,10 @@ constexpr int kMoreRegisters = 24;
 #else
 constexpr int kMoreRegisters = 0;
 #endif
-template <Precision Kind, Access How>
+template <Precision Kind, Access How, int Sums>
 constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? (element_bytes(Kind) == 2 ? 144 : 112)
                                                   : How == kElements ? 96
-                                                  : Kind == kSplit   ? 92
+                                                  : Kind == kSplit   ? (Sums >= 56 ? 124 : 92)
                                                   : Kind == kTf32    ? 72
                                                                      : 64);
 
@@ -22,7 +22,7 @@ constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? (element_
 template <Precision Kind, int Lanes, Access How, class Tile>
 constexpr int kBlocks = [] {
   using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int registers = Size::kSums + kOtherRegisters<Kind, How>;
+  const int registers = Size::kSums + kOtherRegisters<Kind, How, Size::kSums>;
   const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
 }();

@@ -70,6 +70,10 @@ class Block {
     source_ = source + static_cast<int64_t>(group) * shape.depth * shape.source_stride;
     begin_filters();
     begin_source();
+    keep_per_lane(channels_left_);
+    keep_per_lane(filter_pieces_left_);
+    keep_per_lane(row_tile);
+    keep_per_lane(column_tile);
     CONVX_UNROLL
     for (int m = 0; m < Tile::kRowsEach; ++m) {
       CONVX_UNROLL

@@ -134,7 +134,7 @@ constexpr bool with_tile(int index, const Body& body) {
   } else if constexpr (How == kPlanes) {
     switch (index) {
       CONVX_TILE(0, Kind == kSplit ? 3 : 5, 1, 2, 4, 2, 3)
-      CONVX_TILE(1, Kind == kSplit ? 3 : 5, 2, 2, 1, 4, 3)
+      CONVX_TILE(1, Kind == kSplit ? 2 : 5, 2, 2, 1, 4, 3)
       CONVX_TILE(2, 2, 1, 1, 8, 1, 4)
       CONVX_TILE(3, 1, 1, 1, 8, 1, 6)
     }
