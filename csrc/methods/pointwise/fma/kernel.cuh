@@ -188,17 +188,22 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
       for (int m = 0; m < kRows; ++m) sum[m][n] = A(0);
     }
   }
-  const int64_t group_row = static_cast<int64_t>(group) * shape.rows;
+  int64_t group_row = static_cast<int64_t>(group) * shape.rows, channel_stride = shape.result_channel_stride;
+  int rows = shape.rows;
+  keep_per_lane(group_row);
+  keep_per_lane(channel_stride);
+  keep_per_lane(rows);
   if constexpr (Kind == kNchw) {
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kRows; ++turn) {
       const int row = first_row + block.row(turn);
-      if (row < shape.rows) {
-        const A shift = bias == nullptr ? A(0) : widen(bias[group_row + row]);
+      if (row < rows) {
+        A shift = A(0);
+        if (bias != nullptr) shift = widen(bias[group_row + row]);
         CONVX_UNROLL
         for (int n = 0; n < kColumns; ++n) sum[0][n] += shift;
         activate(sum[0], shape.activation);
-        T* const plane = result + (group_row + row) * shape.result_channel_stride;
+        T* const plane = result + (group_row + row) * channel_stride;
         CONVX_UNROLL
         for (int n = 0; n < kColumns; n += kTaken<T>) {
           if (shape.result_pieces) {
@@ -219,7 +224,7 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
       }
     }
   } else {
-    const int row = first_row + block.row(0), left = shape.rows - row;
+    const int row = first_row + block.row(0), left = rows - row;
     A shift[kRows];
     CONVX_UNROLL
     for (int m = 0; m < kRows; ++m) {
