@@ -122,7 +122,8 @@ def test_every_kernel_of_every_instruction_set(isa: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["strip", "row_reuse", "column_reuse", "both", "direct"])
 def test_every_kernel_of_a_gpu(kernel: str) -> None:
-    for shape, border, dtype in product([(3, 37, 75), (1, 130, 257)], BORDERS, DTYPES):
+    dtypes = [dtype for dtype in DTYPES if kernel != "strip" or dtype != torch.float64]  # strip has none
+    for shape, border, dtype in product([(3, 37, 75), (1, 130, 257)], BORDERS, dtypes):
         check(shape, (3, 3), dtype, border, kernel, "cuda")
         check_uint8(shape, (3, 3), border, kernel, "cuda")
 
