@@ -87,7 +87,10 @@ inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem&
   const double waves = std::ceil(of_processor / resident);
   const double ends = (first + last) * (1 + (waves - 1) * (resident > 1 ? 0.5 : 1));
 
-  double us = (cuda ? 1.0 : 4.0) + (loop + ends) / cycles_per_us;
+  // Measured on ResNet's layers: one block of eight warps beats two of four and four of two on a
+  // multiprocessor, by more than the schedulers' work explains.
+  const double few_warps = warps >= 8 ? 0.88 : (warps >= 4 ? 1.05 : 1.15);
+  double us = (cuda ? 1.0 : 4.0) + few_warps * (loop + ends) / cycles_per_us;
   if (g.splits > 1) {
     const double results = static_cast<double>(s.batch * s.groups * s.result_channels * s.result_height);
     const double sums = results * static_cast<double>(s.result_width * g.splits) * 4;
