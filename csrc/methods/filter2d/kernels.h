@@ -29,6 +29,12 @@ constexpr int64_t kMostUnits = int64_t{1} << 30;
 
 constexpr int kMaxReuseRows = 4;  // result rows that a thread makes together with row reuse
 
+// Those of the general kernel: with both reuses, float64's conditions and constants overflow gfx906's scalar
+// registers from three rows on.
+constexpr int general_rows(const ReuseForm& form, int64_t pixel_bytes) {
+  return !form.rows ? 1 : form.columns && pixel_bytes == 8 ? 2 : kMaxReuseRows;
+}
+
 // Add every tiling that can run a problem, none where it can't.
 void append_strip(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_rotation(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);

@@ -65,7 +65,8 @@ double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Co
 void append_form(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
                  std::vector<Plan>& plans) {
   const bool fixed = reuse_can_run(p);
-  const int64_t lanes = device.lanes, rows = form.rows ? kMaxReuseRows : 1;
+  const int64_t lanes = device.lanes, rows = fixed ? (form.rows ? kMaxReuseRows : 1)
+                                                   : general_rows(form, image_element_size(p.dtype));
   Plan plan;
   plan.candidate = form.candidate;
   plan.kernel = fixed ? kReuse : kGeneral;

@@ -125,11 +125,13 @@ filter_general_kernel(Arguments<T> a) {
     for (int o = 0; o < Rows; ++o) sum[o] = bias;
     CONVX_NO_UNROLL
     for (int i = 0; i <= last; i += Rows == 1 ? a.dilation_h : 1) {
+      uint32_t step = static_cast<uint32_t>(i);
+      if constexpr (sizeof(T) == 8) make_opaque(step);  // nor are those of the taps' rows
       int tap_row[Rows];  // of the image row for result row o, -1 where there is none
       bool needed = false;
       CONVX_UNROLL
       for (int o = 0; o < Rows; ++o) {
-        const int offset = i - o * a.stride_h;
+        const int offset = static_cast<int>(step) - o * a.stride_h;
         const int r = offset < 0 ? 0 : static_cast<int>(a.divide_dilation_h.quotient(offset));
         tap_row[o] = offset >= 0 && r * a.dilation_h == offset && r < a.filter_height ? r : -1;
         needed = needed || tap_row[o] >= 0;

@@ -43,10 +43,12 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.row_tiles = divide_by(row_tiles), a.divide_dilation_h = divide_by(problem.dilation_h);
   a.units = static_cast<uint32_t>(problem.images * row_tiles * segments);
   a.border = problem.border, a.activation = problem.activation;
+  constexpr int kBothRows = general_rows(kReuseForms[0], sizeof(T)),
+                kRows = general_rows(kReuseForms[1], sizeof(T));
   if (plan["columns"] != 0) {
-    return rows > 1 ? start<T, true, kMaxReuseRows>(a, lanes, stream) : start<T, true, 1>(a, lanes, stream);
+    return rows > 1 ? start<T, true, kBothRows>(a, lanes, stream) : start<T, true, 1>(a, lanes, stream);
   }
-  return rows > 1 ? start<T, false, kMaxReuseRows>(a, lanes, stream) : start<T, false, 1>(a, lanes, stream);
+  return rows > 1 ? start<T, false, kRows>(a, lanes, stream) : start<T, false, 1>(a, lanes, stream);
 }
 
 }  // namespace convx::filter2d::general
