@@ -1,6 +1,7 @@
 #include "select/record.h"
 
-#include <sstream>
+#include <algorithm>
+#include <charconv>
 
 namespace convx {
 namespace {
@@ -12,10 +13,17 @@ std::string trimmed(const std::string& text) {
 
 template <class Number>
 std::vector<Number> numbers(const char* name, const std::string& value, size_t count) {
-  std::istringstream stream(value);
+  // Not by streams: their locales crash where torch brings another standard library than the one linked here.
   std::vector<Number> found;
-  for (Number number; stream >> number;) found.push_back(number);
-  if (!stream.eof() || found.size() != count) {
+  const char *place = value.data(), *const end = place + value.size();
+  while (place != end) {
+    Number number;
+    const auto [next, error] = std::from_chars(place, end, number);
+    if (error != std::errc()) break;
+    found.push_back(number);
+    for (place = next; place != end && *place == ' ';) ++place;
+  }
+  if (place != end || found.size() != count) {
     throw InvalidArgument(std::string("record: '") + name + "' takes " + std::to_string(count) +
                           " numbers, got '" + value + "'");
   }
@@ -25,8 +33,10 @@ std::vector<Number> numbers(const char* name, const std::string& value, size_t c
 }  // namespace
 
 RecordFields::RecordFields(const std::string& record) {
-  std::istringstream lines(record);
-  for (std::string line; std::getline(lines, line);) {
+  for (size_t begin = 0; begin < record.size();) {
+    const size_t end = std::min(record.find('\n', begin), record.size());
+    const std::string line = record.substr(begin, end - begin);
+    begin = end + 1;
     if (trimmed(line).empty()) continue;
     const size_t equals = line.find('=');
     if (equals == std::string::npos) throw InvalidArgument("record: no '=' in the line '" + line + "'");
