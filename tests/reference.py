@@ -193,14 +193,15 @@ def tolerance(own: Tensor, exact: Tensor, terms: int = 1) -> float:
     """Twice torch's own error, and no less than the last place of the largest value, which rounding may take.
 
     terms is how many products each result sums. Among few results torch's largest error is luck, so that
-    there the sum's expected rounding counts too: some sqrt(terms) / 4 last places. So it does in float64,
-    where exact has rounding errors of its own.
+    there the sum's expected rounding counts too: some sqrt(terms) / 4 last places. In float64 exact has
+    errors of its own: sqrt(terms) places.
     """
     if not exact.numel():
         return 0.0
     largest = max(exact.abs().max().item(), torch.finfo(own.dtype).tiny)
-    few = exact.numel() < 256 or own.dtype == torch.float64
-    places = max(1.0, math.sqrt(terms) / 4) if few else 1.0
+    places = max(1.0, math.sqrt(terms) / 4) if exact.numel() < 256 else 1.0
+    if own.dtype == torch.float64:
+        places = math.sqrt(terms)
     return 2 * max_error(own, exact) + places * torch.finfo(own.dtype).eps * largest
 
 
