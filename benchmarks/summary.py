@@ -27,12 +27,12 @@ the round before left them, in the caches if they fit, and then a layer can beat
 
 
 def _committed() -> list[tuple[Path, Results]]:
-    """All committed results, GPUs first."""
-    paths = sorted(
-        (path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("_candidates")),
-        key=lambda path: (path.parent.name.startswith("cpu"), path),
-    )
-    return [(path, load(path)) for path in paths]
+    """All committed results, GPUs first. A run of all candidates has the records of a plain one too."""
+    paths: dict[tuple[Path, str], Path] = {}
+    for path in sorted(RESULTS.glob("*/*.json"), key=lambda path: path.stem.endswith("_candidates")):
+        paths.setdefault((path.parent, path.stem.removesuffix("_candidates")), path)
+    ordered = sorted(paths.values(), key=lambda path: (path.parent.name.startswith("cpu"), path))
+    return [(path, load(path)) for path in ordered]
 
 
 def short() -> str:
@@ -62,7 +62,7 @@ def long() -> str:
 
 
 def _anchor(path: Path) -> str:
-    return f"{path.parent.name}-{path.stem}"
+    return f"{path.parent.name}-{path.stem.removesuffix('_candidates')}"
 
 
 def _section(path: Path, results: Results) -> str:
