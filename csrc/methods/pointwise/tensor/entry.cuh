@@ -27,21 +27,31 @@ constexpr int kBlocks = [] {
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
 }();
 
+#if defined(CONVX_HIP)
+template <Precision Kind, Access How>
+constexpr bool kCompiled = planned_on_amd(Kind, How);
+#else
+template <Precision Kind, Access How>
+constexpr bool kCompiled = true;
+#endif
+
 template <Precision Kind, int Lanes, Access How, class Tile, class T>
 CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
 tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
               Shape shape) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
-  CONVX_DYNAMIC_SHARED(shared);
-  Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
-  allow_next_kernel();
-  wait_for_previous_kernel();
-  block.multiply();
-  if constexpr (How == kChannels) {
-    FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
-  } else {
-    Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+  if constexpr (kCompiled<Kind, How>) {
+    CONVX_DYNAMIC_SHARED(shared);
+    Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
+    allow_next_kernel();
+    wait_for_previous_kernel();
+    block.multiply();
+    if constexpr (How == kChannels) {
+      FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
+    } else {
+      Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+    }
   }
 }
 

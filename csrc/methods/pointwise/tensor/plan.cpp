@@ -122,6 +122,7 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
       gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
   constexpr int64_t kPiece = 16 / tensor::element_bytes(Kind);
   if (problem.layout == Layout::nhwc) {
+    if (device.backend == Backend::hip && !tensor::planned_on_amd(Kind, tensor::kChannels)) return;
     append_access<Kind, tensor::kChannels>(problem, device, plans);
   } else if (product.same_pixels && plane % kPiece == 0) {
     append_access<Kind, tensor::kRows>(problem, device, plans);

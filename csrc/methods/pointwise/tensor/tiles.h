@@ -23,6 +23,12 @@ constexpr int step_depth(Precision precision) {
 // time; whole images of 48 to 56 pixels as they lie; element by element, which any stride and padding allow;
 // or, of channels_last tensors, rows of [pixel][channels].
 enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3, kChannels = 4 };
+
+// Matrix units of AMD's take float32 as it is, so they need no split; pixels of channels_last take more
+// scalar registers there than a wave has.
+constexpr bool planned_on_amd(Precision precision, Access access) {
+  return precision != kSplit && access != kChannels;
+}
 constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 48;
 
 // A warp multiplies 16 * Rows filters with one group of pixels; WarpRows x WarpColumns warps are a tile, and
