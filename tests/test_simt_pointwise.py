@@ -86,7 +86,7 @@ def test_kernels_are_exact(pointwise: Path, device: str, operation: str) -> None
 def test_order_of_threads_does_not_matter(pointwise: Path, device: str) -> None:
     """One problem of each operation, layout and precision, in every order of lanes, warps and blocks."""
     row = {"filter": (1, 1), "stride": (1, 1), "padding": "none", "channels": 72, "out_channels": 40}
-    row |= {"batch": 3, "epilogue": "bias"}
+    row |= {"batch": 3, "groups": 1, "epilogue": "bias"}
     lines = [
         problems.line(
             row | {"size": size, "dtype": dtype, "tf32": tf32}, operation, layout, device, ",".join(ORDERS)

@@ -11,7 +11,7 @@ constexpr int kFilters = kRegisters == 32 ? 8 : 4;
 constexpr int kVectors = CONVX_SIMD_BYTES == 16 ? 2 : 3;
 
 // Products added up apart before they join the total: rounding errors grow with the length of a sum.
-constexpr int64_t kProductsApart = 512;
+constexpr int64_t kProductsApart = 72;
 
 // What a strip of any block of a group reads.
 template <class S>

@@ -70,29 +70,34 @@ class TileBlock : Feed {
 
   // Chunks chunk, chunk + warps, ...: a ring of stages is filled ahead of its use.
   CONVX_DEVICE void add_chunks(int chunk, int end, A (&sums)[Filters][Pixels]) const {
-    A* const ring = shared + warp * a.stages * a.stage;
-    A* const ring_end = ring + a.stages * a.stage;
+    int stage = a.stage, stages = a.stages, warps = a.warps;
+    keep_per_lane(stage);
+    keep_per_lane(stages);
+    keep_per_lane(warps);
+    keep_per_lane(end);
+    A* const ring = shared + warp * stages * stage;
+    A* const ring_end = ring + stages * stage;
     const A* current = ring;
     A* ahead = ring;
-    int chunk_ahead = chunk, turns_ahead = a.stages - 1;
+    int chunk_ahead = chunk, turns_ahead = stages - 1;
     CONVX_NO_UNROLL
     while (chunk < end) {
       const bool filled = turns_ahead == 0;
       if (filled) {
-        wait_copies(a.stages - 2);
+        wait_copies(stages - 2);
         warp_barrier<Lanes>();
       }
       if (chunk_ahead < end) Feed::stage(ahead, chunk_ahead);
       commit_copies();
-      chunk_ahead += a.warps;
-      ahead = ahead + a.stage == ring_end ? ring : ahead + a.stage;
+      chunk_ahead += warps;
+      ahead = ahead + stage == ring_end ? ring : ahead + stage;
       if (!filled) {
         --turns_ahead;
         continue;
       }
       Feed::multiply(current, chunk, sums);
-      current = current + a.stage == ring_end ? ring : current + a.stage;
-      chunk += a.warps;
+      current = current + stage == ring_end ? ring : current + stage;
+      chunk += warps;
     }
   }
 

@@ -37,6 +37,7 @@ class WindowFeed {
     keep_per_lane(divide_values.divisor);
     keep_per_lane(divide_values.multiplier);
     keep_per_lane(divide_values.shift);
+    keep_per_lane(filter_taps);
   }
 
   // Fills the tables for a window of taps; all threads of the block call it.
@@ -56,7 +57,7 @@ class WindowFeed {
   // This lane's part of a chunk's filter values and source window.
   CONVX_DEVICE void stage(A* target, int chunk) const {
     const int channel = chunk * chunk_channels, channels = min(chunk_channels, all_channels - channel);
-    const T* const first = weight + channel * (a.filter_height * a.filter_width);
+    const T* const first = weight + channel * filter_taps;
     if (a.wide_weights) {
       stage_weight_pieces(target, first, channels * taps);
     } else {
@@ -76,8 +77,7 @@ class WindowFeed {
   // Adds up a stage: four (channel, tap) pairs at a time, and the rest.
   CONVX_DEVICE void multiply(const A* stage, int chunk, A (&sums)[Filters][Pixels]) const {
     const A* const filter = stage + lane % kFilterLanes * weight_pitch;
-    const A* const values = stage + kBlockFilters * weight_pitch + strip % a.across * Pixels +
-                            strip / a.across * strip_step * a.pitch;
+    const A* const values = stage + kBlockFilters * weight_pitch + strip_place;
     const int count = min(chunk_channels, all_channels - chunk * chunk_channels) * taps;
     int i = 0;
     CONVX_NO_UNROLL
@@ -108,11 +108,13 @@ class WindowFeed {
   const int strip;
   // Kept per lane, for the scalar registers of AMD GPUs are few.
   int weight_pitch = a.weight_pitch, channel_pitch = a.channel_pitch, source_plane = a.source_plane;
-  int filter_elements = a.channels * a.filter_height * a.filter_width;
+  int filter_taps = a.filter_height * a.filter_width, filter_elements = a.channels * filter_taps;
   int staged = a.positions, chunk_channels = a.chunk, all_channels = a.channels;
   FastDivide divide_values = a.divide_values;
   int dilation_h = a.dilation_h, dilation_w = a.dilation_w;
   int strip_step = a.rows == 1 ? 1 : a.stride_h;  // staged rows from a strip to the one below
+  int strip_place =
+      strip % a.across * Pixels + strip / a.across * strip_step * a.pitch;  // in a staged channel
   const T* source = a.source + task.first_channel * source_plane;
   const T* weight = a.weight + task.first_filter * filter_elements;
   int* tap_offsets;     // by (channel, tap) of a chunk: where its values lie from the strip's beginning
@@ -128,8 +130,7 @@ class WindowFeed {
     for (int i = static_cast<int>(threadIdx.x); i < a.chunk * taps; i += static_cast<int>(blockDim.x)) {
       const int channel = i / taps, tap = i - channel * taps;
       const int row = tap / columns, column = tap - row * columns;
-      weight_offsets[i] = channel * a.filter_height * a.filter_width + (first_row + row) * a.filter_width +
-                          first_column + column;
+      weight_offsets[i] = channel * filter_taps + (first_row + row) * a.filter_width + first_column + column;
       const int across = column * dilation_w, quotient = across / a.stride_w;
       tap_offsets[i] = channel * channel_pitch + row * dilation_h * a.pitch +
                        (across - quotient * a.stride_w) * a.residue_pitch + quotient;
