@@ -5,9 +5,12 @@
 
 namespace convx::pointwise::tensor {
 
-// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90.
+// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90 and
+// on sm_100.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int kMoreRegisters = 24;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int kMoreRegisters = 8;
 #else
 constexpr int kMoreRegisters = 0;
 #endif
