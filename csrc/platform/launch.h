@@ -1,4 +1,4 @@
-// Starting a kernel, on CUDA, HIP and the host executor. Launchers (gpu.cu files) include this.
+// Starting a kernel, on CUDA, HIP and the host executor. Launchers (launch*.cu) include this.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -39,7 +39,7 @@ CHECKED = [
     "--param=asan-instrumentation-with-call-threshold=0",
 ]
 RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp"]
-TEST = ["case.cpp", "reference.cpp"]
+TEST = ["case.cpp", "reference.cpp", "runs.cpp"]
 
 
 def glob(pattern: str) -> list[Path]:

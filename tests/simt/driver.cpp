@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <sstream>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "case.h"
 #include "platform/platform.h"
 #include "reference.h"
+#include "runs.h"
 #include "tested.h"
 
 namespace simt_test {
@@ -99,24 +99,6 @@ std::string text_of(const Plan& plan) {
   return text.str();
 }
 
-simt::Options options_for(const DeviceTraits& device, const std::string& order, uint64_t seed) {
-  simt::Options options;
-  options.lanes = device.lanes;
-  options.shared_limit = device.shared_bytes_per_block;
-  options.static_limit =
-      std::min<size_t>(device.backend == Backend::cuda ? 48 * 1024 : 64 * 1024, options.shared_limit);
-  options.seed = seed;
-  if (order == "reverse") {
-    options.order = simt::Order::reverse;
-    options.reverse_blocks = true;
-  } else if (order == "shuffled") {
-    options.order = simt::Order::shuffled;
-  } else if (order != "forward") {
-    throw std::invalid_argument("unknown order '" + order + "'");
-  }
-  return options;
-}
-
 template <class T>
 int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const ConvProblem& problem = it.problem;
@@ -134,13 +116,10 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
   for (const Plan& plan : plans) {
     const std::string text = text_of(plan);
     if (text.find(it.only) == std::string::npos) continue;
-    std::stringstream orders(it.orders);
-    for (std::string order; std::getline(orders, order, ',');) {
-      // Before the run, so that an abort of the sanitizers is attributed.
-      std::printf("RUN  %s %s\n", order.c_str(), text.c_str());
-      std::fflush(stdout);
+    failures += run_in_orders(text, it.orders, device, it.seed, [&] {
       Buffer result(result_elements(problem) * sizeof(T));
       Buffer workspace(plan.workspace_bytes);
+      Buffer packed(plan.packed_weight_bytes);
       Pointers pointers;
       if (!operands.input.empty()) pointers.input = input.memory.get();
       if (!operands.weight.empty()) pointers.weight = weight.memory.get();
@@ -148,25 +127,15 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
       if (!operands.output_grad.empty()) pointers.output_grad = output_grad.memory.get();
       pointers.result = result.memory.get();
       pointers.workspace = workspace.memory.get();
-      simt::options() = options_for(device, order, it.seed);
-      std::string error;
-      try {
-        Buffer packed(plan.packed_weight_bytes);
-        if (!plan.packing.empty()) {
-          simt::watch_result(packed.memory.get(), packed.bytes);
-          pack_tested(plan, problem, pointers.weight, packed.memory.get());
-          pointers.packed_weight = packed.memory.get();
-        }
-        simt::watch_result(pointers.result, result.bytes);
-        launch_tested(plan, problem, pointers);
-        error = compare<T>(problem, result, expected);
-      } catch (const std::exception& exception) {
-        error = exception.what();
+      if (!plan.packing.empty()) {
+        simt::watch_result(packed.memory.get(), packed.bytes);
+        pack_tested(plan, problem, pointers.weight, packed.memory.get());
+        pointers.packed_weight = packed.memory.get();
       }
-      if (error.empty()) continue;
-      ++failures;
-      std::printf("FAIL %s %s: %s\n", order.c_str(), text.c_str(), error.c_str());
-    }
+      simt::watch_result(pointers.result, result.bytes);
+      launch_tested(plan, problem, pointers);
+      return compare<T>(problem, result, expected);
+    });
   }
   return failures;
 }
@@ -200,17 +169,5 @@ int run_line(const std::string& line) {
 }  // namespace simt_test
 
 int main() {
-  int failures = 0, lines = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    ++lines;
-    try {
-      failures += simt_test::run_line(line);
-    } catch (const std::exception& exception) {
-      ++failures;
-      std::printf("FAIL %s: %s\n", line.c_str(), exception.what());
-    }
-  }
-  std::printf("DONE %d cases, %d failures\n", lines, failures);
-  return failures ? 1 : 0;
+  return simt_test::run_lines(simt_test::run_line);
 }

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -18,6 +17,8 @@
 
 #include "methods/filter2d/filter2d.h"
 #include "methods/filter2d/pixel.cuh"
+#include "runs.h"
+#include "simt.h"
 
 namespace simt_test {
 namespace {
@@ -160,18 +161,6 @@ std::string compare(const std::vector<double>& expected, const T* result) {
   return "";
 }
 
-simt::Options options_for(const DeviceTraits& device, const std::string& order, uint64_t seed) {
-  simt::Options options;
-  options.lanes = device.lanes;
-  options.shared_limit = device.shared_bytes_per_block;
-  options.seed = seed;
-  options.order = order == "reverse"    ? simt::Order::reverse
-                  : order == "shuffled" ? simt::Order::shuffled
-                                        : simt::Order::forward;
-  options.reverse_blocks = order == "reverse";
-  return options;
-}
-
 template <class T>
 int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const FilterProblem& p = line.problem;
@@ -190,28 +179,15 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
   for (const Plan& plan : plans) {
     const std::string text = describe(plan);
     if (text.find(line.only) == std::string::npos) continue;
-    std::stringstream orders(line.orders);
-    for (std::string order; std::getline(orders, order, ',');) {
-      // Before the run, so that an abort of the sanitizers is attributed.
-      std::printf("RUN  %s %s\n", order.c_str(), text.c_str());
-      std::fflush(stdout);
+    failures += run_in_orders(text, line.orders, device, line.seed, [&] {
       Buffer<T> result(p.result_elements(), line.offset);
       FilterPointers pointers;
       pointers.images = images.data, pointers.filters = filters.data, pointers.result = result.data;
       if (p.has_bias) pointers.bias = bias.data;
-      simt::options() = options_for(device, order, line.seed);
-      std::string error;
-      try {
-        simt::watch_result(result.data, p.result_elements() * sizeof(T));
-        launch_filter_gpu(plan, p, pointers, nullptr);
-        error = compare<T>(expected, result.data);
-      } catch (const std::exception& exception) {
-        error = exception.what();
-      }
-      if (error.empty()) continue;
-      ++failures;
-      std::printf("FAIL %s %s: %s\n", order.c_str(), text.c_str(), error.c_str());
-    }
+      simt::watch_result(result.data, p.result_elements() * sizeof(T));
+      launch_filter_gpu(plan, p, pointers, nullptr);
+      return compare<T>(expected, result.data);
+    });
   }
   return failures;
 }
@@ -242,16 +218,5 @@ int run_line(const std::string& text) {
 }  // namespace simt_test
 
 int main() {
-  int failures = 0, lines = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    ++lines;
-    try {
-      failures += simt_test::run_line(line);
-    } catch (const std::exception& exception) {
-      ++failures;
-      std::printf("FAIL %s: %s\n", line.c_str(), exception.what());
-    }
-  }
-  std::printf("DONE %d lines, %d failures\n", lines, failures);
-  return failures ? 1 : 0;
+  return simt_test::run_lines(simt_test::run_line);
 }

@@ -1,0 +1,73 @@
+#include "runs.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+
+#include "simt.h"
+
+namespace simt_test {
+namespace {
+
+simt::Options options_for(const convx::DeviceTraits& device, const std::string& order, uint64_t seed) {
+  simt::Options options;
+  options.lanes = device.lanes;
+  options.shared_limit = device.shared_bytes_per_block;
+  const size_t static_limit = device.backend == convx::Backend::cuda ? 48 * 1024 : 64 * 1024;
+  options.static_limit = std::min<size_t>(static_limit, options.shared_limit);
+  options.seed = seed;
+  if (order == "reverse") {
+    options.order = simt::Order::reverse;
+    options.reverse_blocks = true;
+  } else if (order == "shuffled") {
+    options.order = simt::Order::shuffled;
+  } else if (order != "forward") {
+    throw std::invalid_argument("unknown order '" + order + "'");
+  }
+  return options;
+}
+
+}  // namespace
+
+int run_in_orders(const std::string& text, const std::string& orders, const convx::DeviceTraits& device,
+                  uint64_t seed, const std::function<std::string()>& attempt) {
+  int failures = 0;
+  std::stringstream stream(orders);
+  for (std::string order; std::getline(stream, order, ',');) {
+    // Before the run, so that an abort of the sanitizers is attributed.
+    std::printf("RUN  %s %s\n", order.c_str(), text.c_str());
+    std::fflush(stdout);
+    simt::options() = options_for(device, order, seed);
+    std::string error;
+    try {
+      error = attempt();
+    } catch (const std::exception& exception) {
+      error = exception.what();
+    }
+    if (error.empty()) continue;
+    ++failures;
+    std::printf("FAIL %s %s: %s\n", order.c_str(), text.c_str(), error.c_str());
+  }
+  return failures;
+}
+
+int run_lines(int (*run_line)(const std::string& line)) {
+  int failures = 0, lines = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    ++lines;
+    try {
+      failures += run_line(line);
+    } catch (const std::exception& exception) {
+      ++failures;
+      std::printf("FAIL %s: %s\n", line.c_str(), exception.what());
+    }
+  }
+  std::printf("DONE %d cases, %d failures\n", lines, failures);
+  return failures ? 1 : 0;
+}
+
+}  // namespace simt_test

@@ -1,0 +1,18 @@
+// What the drivers share: lines of the standard input, and a plan run in several orders of its threads.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "problem/device.h"
+
+namespace simt_test {
+
+// Runs something once for each order of "forward,reverse,shuffled", on a GPU with the device's limits, and
+// says so; `attempt` returns what is wrong, or throws it. Returns how many went wrong.
+int run_in_orders(const std::string& text, const std::string& orders, const convx::DeviceTraits& device,
+                  uint64_t seed, const std::function<std::string()>& attempt);
+
+// A driver's main: run_line returns how many runs of a line went wrong. Returns the exit status.
+int run_lines(int (*run_line)(const std::string& line));
+
+}  // namespace simt_test
