@@ -126,6 +126,6 @@ def _convolutions_allow_tf32() -> bool:
         return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
-def allows_tf32(tensor: torch.Tensor) -> bool:
-    """Whether torch's setting lets a convolution of this tensor round float32 products to TF32."""
-    return tensor.is_cuda and tensor.dtype is torch.float32 and _convolutions_allow_tf32()
+def allows_tf32(on_gpu: bool, dtype: torch.dtype) -> bool:
+    """Whether torch's setting lets a convolution there round float32 products to TF32."""
+    return on_gpu and dtype is torch.float32 and _convolutions_allow_tf32()

@@ -240,7 +240,7 @@ def conv2d(
     that kernels read.
     """
     geometry = (stride, padding, dilation, groups)
-    choice = (algorithm, allows_tf32(input) if allow_tf32 is None else allow_tf32)
+    choice = (algorithm, allows_tf32(input.is_cuda, input.dtype) if allow_tf32 is None else allow_tf32)
     if _takes_registered_path(input, weight, bias):
         return _conv2d(input, weight, bias, *geometry, activation, *choice)
     if autocast_active() and torch.is_autocast_enabled(input.device.type):
@@ -278,7 +278,7 @@ def conv2d_input_grad(
 ) -> Tensor:
     """allow_tf32: torch's setting where it is not given."""
     if allow_tf32 is None:
-        allow_tf32 = allows_tf32(output_grad)
+        allow_tf32 = allows_tf32(output_grad.is_cuda, output_grad.dtype)
     rest = (input_size, stride, padding, dilation, groups, algorithm, allow_tf32)
     if _takes_registered_path(output_grad, weight, None):
         return _input_grad(output_grad, weight, *rest)
@@ -303,7 +303,7 @@ def conv2d_weight_grad(
 ) -> Tensor:
     """allow_tf32: torch's setting where it is not given."""
     if allow_tf32 is None:
-        allow_tf32 = allows_tf32(input)
+        allow_tf32 = allows_tf32(input.is_cuda, input.dtype)
     rest = (weight_size, stride, padding, dilation, groups, algorithm, allow_tf32)
     if _takes_registered_path(input, output_grad, None):
         return _weight_grad(input, output_grad, *rest)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 import convx.nn
-from convx import _planning
-from convx._arguments import DTYPES, is_channels_last, padding_1d, padding_2d, pair, single
+from convx import _layers, _planning
+from convx._arguments import DTYPES
 from convx._packed import PackedFilters
 from convx.explain import aligned
 
@@ -72,71 +71,6 @@ class ConversionReport:
         return "\n".join([*aligned(table), total])
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One input that a layer was called with."""
-
-    size: tuple[int, ...]
-    channels_last: bool
-    dtype: torch.dtype
-    device: torch.device
-
-
-def _layers(model: Module) -> dict[Module, list[str]]:
-    """Every convolution layer and the names it goes by: more than one where it is shared."""
-    found: dict[Module, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        quantized = type(module).__module__.startswith("torch.ao.nn") and "Conv" in type(module).__name__
-        if isinstance(module, _ConvNd) or quantized:
-            found.setdefault(module, []).append(name or "(model)")
-    return found
-
-
-@contextmanager
-def _evaluating(model: Module) -> Iterator[None]:
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
-
-
-def _record_calls(model: Module, layers: Sequence[Module], example_input: Any) -> dict[Module, list[_Call]]:
-    """The distinct inputs of each layer in one forward of the model."""
-    calls: dict[Module, list[_Call]] = {layer: [] for layer in layers}
-
-    def record(layer: Module, arguments: tuple[Any, ...]) -> None:
-        if not arguments or not isinstance(arguments[0], torch.Tensor):
-            return
-        input = arguments[0]
-        rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
-        if input.dim() == rank - 1:
-            input = input.unsqueeze(0)
-        if rank == 3 and input.dim() == 3:
-            input = input.unsqueeze(2)
-        if input.dim() == 4:
-            call = _Call(tuple(input.shape), is_channels_last(input), input.dtype, input.device)
-            if call not in calls[layer]:
-                calls[layer].append(call)
-
-    handles = [layer.register_forward_pre_hook(record) for layer in layers]
-    try:
-        with _evaluating(model):
-            if isinstance(example_input, dict):
-                model(**example_input)
-            elif isinstance(example_input, (tuple, list)):
-                model(*example_input)
-            else:
-                model(example_input)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return calls
-
-
 def _cannot_swap(layer: Module) -> str:
     """Why this layer's class can't be changed, or nothing."""
     kind = type(layer)
@@ -161,42 +95,6 @@ def _cannot_swap(layer: Module) -> str:
     if layer.weight.dtype not in DTYPES:
         return f"dtype {layer.weight.dtype}; supported: float32, float64, float16, bfloat16"
     return ""
-
-
-def _problem(layer: Any, call: _Call | None) -> Any:
-    """The planner's problem for a call, or for a middling size where none is known."""
-    weight_size = list(layer.weight.shape)
-    if isinstance(layer, torch.nn.Conv1d):
-        weight_size.insert(2, 1)
-        strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
-        paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
-    else:
-        strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
-        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
-    if call is None:
-        middling = [
-            max(56, step * (taps - 1) + 1) for step, taps in zip(dilations, weight_size[2:], strict=True)
-        ]
-        if isinstance(layer, torch.nn.Conv1d):
-            middling[0] = 1
-        size = (1, layer.in_channels, *middling)
-        call = _Call(size, False, layer.weight.dtype, layer.weight.device)
-    size = call.size
-    if layer.padding_mode != "zeros":  # torch pads first with values
-        height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
-        size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
-    return _planning.problem(
-        "forward",
-        call.dtype,
-        call.channels_last,
-        size,
-        weight_size,
-        strides,
-        paddings,
-        dilations,
-        layer.groups,
-        layer.bias is not None,
-    )
 
 
 def _why_not(problem: Any, device: Any, algorithm: str) -> str:
@@ -227,7 +125,7 @@ def _why_not(problem: Any, device: Any, algorithm: str) -> str:
     return "; ".join(reasons)
 
 
-def _decide(layer: Any, names: list[str], calls: list[_Call] | None, algorithm: str) -> LayerReport:
+def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algorithm: str) -> LayerReport:
     name = ", ".join(names)
     shape = _shape(layer, calls)
     reason = _cannot_swap(layer)
@@ -237,7 +135,7 @@ def _decide(layer: Any, names: list[str], calls: list[_Call] | None, algorithm: 
     planned: list[str] = []
     for call in calls or [None]:  # type: ignore[list-item]
         try:
-            problem = _problem(layer, call)
+            problem = _layers.problem(layer, call)
             device = _planning.device(layer.weight.device if call is None else call.device)
         except ValueError as error:
             return LayerReport(name, shape, False, "", str(error))
@@ -256,7 +154,7 @@ def _decide(layer: Any, names: list[str], calls: list[_Call] | None, algorithm: 
     return LayerReport(name, shape, True, method, "")
 
 
-def _shape(layer: Any, calls: list[_Call] | None) -> str:
+def _shape(layer: Any, calls: list[_layers.Call] | None) -> str:
     if not isinstance(layer, _ConvNd):
         return type(layer).__name__
     taps = "x".join(str(extent) for extent in layer.kernel_size)
@@ -320,8 +218,8 @@ def convert_(
     if not isinstance(model, Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     _check_algorithm(algorithm)
-    layers = _layers(model)
-    calls = None if example_input is None else _record_calls(model, list(layers), example_input)
+    layers = _layers.convolutions(model)
+    calls = None if example_input is None else _layers.record_calls(model, list(layers), example_input)
     rows = []
     for layer, names in layers.items():
         if filter_fn is not None and not any(filter_fn(layer, name) for name in names):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from convx import _planning
-from convx._arguments import Padding, is_channels_last, padding_1d, padding_2d, pair, single
+from convx._arguments import Padding, allows_tf32, is_channels_last, padding_1d, padding_2d, pair, single
 
 __all__ = ["Explanation", "Row", "explain"]
 
@@ -193,6 +193,7 @@ def explain(
             f"got "
             f"{input.dim()} and {weight.dim()}"
         )
+    where = _planning.device(input.device if device is None else device)
     problem = _planning.problem(
         operation,
         input.dtype,
@@ -205,8 +206,9 @@ def explain(
         groups,
         bias is not None,
         activation,
+        allows_tf32(where.backend != "cpu", input.dtype),
     )
-    return explain_problem(problem, _planning.device(input.device if device is None else device), algorithm)
+    return explain_problem(problem, where, algorithm)
 
 
 def _explain_layer(

@@ -141,3 +141,15 @@ def test_gpu_traits() -> None:
     device = _planning.device(torch.device("cuda", 0))
     assert device.multiprocessors == torch.cuda.get_device_properties(0).multi_processor_count
     assert device.bandwidth_GBps > 100
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_float32_on_a_gpu_is_planned_with_torchs_tf32_setting(
+    allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+    input, weight = torch.empty(1, 64, 28, 28), torch.empty(96, 64, 1, 1)
+    named = [row.algorithm for row in convx.explain(input, weight, device="h200").rows]
+    assert ("pointwise/tensor" in named, "pointwise/tensor3" in named) == (allowed, not allowed)
+    assert "TF32" not in convx.explain(input, weight).problem  # a CPU has none
+    assert "TF32" not in convx.explain(input.half(), weight.half(), device="h200").problem

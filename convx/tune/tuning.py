@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from convx import _planning
-from convx._arguments import allows_tf32, padding_1d, padding_2d, pair, single
-from convx.convert import _Call, _layers, _record_calls
+from convx import _layers, _planning
 from convx.explain import aligned
 from convx.tune import generated, records
 from convx.tune.operands import Operands
@@ -232,46 +230,16 @@ def _problems(
     """The distinct problems of a model's layers, with the names of the layers."""
     names: dict[Module, list[str]] = {
         layer: each
-        for layer, each in _layers(model).items()
+        for layer, each in _layers.convolutions(model).items()
         if isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d))
     }
     found: dict[tuple[Any, torch.device], list[str]] = {}
-    for layer, calls in _record_calls(model, list(names), example_input).items():
+    for layer, calls in _layers.record_calls(model, list(names), example_input).items():
         for call in calls:
             for operation in operations:
-                layers = found.setdefault((_problem(layer, call, operation), call.device), [])
+                layers = found.setdefault((_layers.problem(layer, call, operation), call.device), [])
                 layers += [name for name in names[layer] if name not in layers]
     return found
-
-
-def _problem(layer: Any, call: _Call, operation: str) -> Any:
-    weight_size = list(layer.weight.shape)
-    if isinstance(layer, torch.nn.Conv1d):
-        weight_size.insert(2, 1)
-        strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
-        paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
-    else:
-        strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
-        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
-    size = list(call.size)
-    if layer.padding_mode != "zeros":  # padded first, by torch
-        size[2] += paddings[0] + paddings[1]
-        size[3] += paddings[2] + paddings[3]
-        paddings = (0, 0, 0, 0)
-    return _planning.problem(
-        operation,
-        call.dtype,
-        call.channels_last,
-        size,
-        weight_size,
-        strides,
-        paddings,
-        dilations,
-        layer.groups,
-        layer.bias is not None,
-        getattr(layer, "activation", "none"),
-        allows_tf32(torch.empty(0, dtype=call.dtype, device=call.device)),
-    )
 
 
 class _Bar:

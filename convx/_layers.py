@@ -1,0 +1,118 @@
+"""The convolution layers of a model and the problems that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.nn.modules.conv import _ConvNd
+
+from convx import _planning
+from convx._arguments import allows_tf32, is_channels_last, padding_1d, padding_2d, pair, single
+
+
+@dataclass(frozen=True)
+class Call:
+    """One input that a layer was called with."""
+
+    size: tuple[int, ...]
+    channels_last: bool
+    dtype: torch.dtype
+    device: torch.device
+
+
+def convolutions(model: Module) -> dict[Module, list[str]]:
+    """Every convolution layer and the names it goes by: more than one where it is shared."""
+    found: dict[Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        quantized = type(module).__module__.startswith("torch.ao.nn") and "Conv" in type(module).__name__
+        if isinstance(module, _ConvNd) or quantized:
+            found.setdefault(module, []).append(name or "(model)")
+    return found
+
+
+@contextmanager
+def _evaluating(model: Module) -> Iterator[None]:
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def record_calls(model: Module, layers: Sequence[Module], example_input: Any) -> dict[Module, list[Call]]:
+    """The distinct inputs of each layer in one forward of the model."""
+    calls: dict[Module, list[Call]] = {layer: [] for layer in layers}
+
+    def record(layer: Module, arguments: tuple[Any, ...]) -> None:
+        if not arguments or not isinstance(arguments[0], torch.Tensor):
+            return
+        input = arguments[0]
+        rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
+        if input.dim() == rank - 1:
+            input = input.unsqueeze(0)
+        if rank == 3 and input.dim() == 3:
+            input = input.unsqueeze(2)
+        if input.dim() == 4:
+            call = Call(tuple(input.shape), is_channels_last(input), input.dtype, input.device)
+            if call not in calls[layer]:
+                calls[layer].append(call)
+
+    handles = [layer.register_forward_pre_hook(record) for layer in layers]
+    try:
+        with _evaluating(model):
+            if isinstance(example_input, dict):
+                model(**example_input)
+            elif isinstance(example_input, (tuple, list)):
+                model(*example_input)
+            else:
+                model(example_input)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
+    """The planner's problem for a call, or for a middling size where none is known."""
+    weight_size = list(layer.weight.shape)
+    if isinstance(layer, torch.nn.Conv1d):
+        weight_size.insert(2, 1)
+        strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
+        paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
+    else:
+        strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
+        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
+    if call is None:
+        middling = [
+            max(56, step * (taps - 1) + 1) for step, taps in zip(dilations, weight_size[2:], strict=True)
+        ]
+        if isinstance(layer, torch.nn.Conv1d):
+            middling[0] = 1
+        size = (1, layer.in_channels, *middling)
+        call = Call(size, False, layer.weight.dtype, layer.weight.device)
+    size = call.size
+    if layer.padding_mode != "zeros":  # torch pads first with values
+        height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
+        size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
+    return _planning.problem(
+        operation,
+        call.dtype,
+        call.channels_last,
+        size,
+        weight_size,
+        strides,
+        paddings,
+        dilations,
+        layer.groups,
+        layer.bias is not None,
+        getattr(layer, "activation", "none"),
+        allows_tf32(call.device.type == "cuda", call.dtype),
+    )
