@@ -83,6 +83,26 @@ class Case:
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Dense(Case):
+    """A convolution over channels; channels and filters are those of all groups together."""
+
+    channels: int = 10
+    filters: int = 12
+    groups: int = 1
+
+    @property
+    def out_channels(self) -> int:
+        return self.filters
+
+    def terms(self, operation: str) -> int:
+        channels = self.filters if operation == "input_grad" else self.channels
+        return channels // self.groups * self.filter[0] * self.filter[1]
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}k{self.filters}"
+
+
 @dataclass
 class Tensors:
     input: Tensor

@@ -5,46 +5,18 @@ The GPU kernels run in test_simt_cuconv.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import ACTIVATIONS, DTYPES, Case, Tensors, assert_agrees, make, reference, torch_result
+from processes import ISAS, run_python, succeeds_on
+from reference import ACTIVATIONS, DTYPES, Dense, Tensors, assert_agrees, make, reference, torch_result
 from torch import Tensor
 
 import convx
 from convx import _planning, ops
-
-ISAS = ("baseline", "avx2", "avx512")
-WIDEST = _planning.device("cpu").isa
-
-
-@dataclass(frozen=True)
-class Dense(Case):
-    """A convolution over channels; channels and filters are those of all groups together."""
-
-    channels: int = 10
-    filters: int = 12
-    groups: int = 1
-
-    @property
-    def out_channels(self) -> int:
-        return self.filters
-
-    def terms(self, operation: str) -> int:
-        channels = self.filters if operation == "input_grad" else self.channels
-        return channels // self.groups * self.filter[0] * self.filter[1]
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}k{self.filters}"
-
 
 # Planes around one and three vectors of each instruction set, filters around a block of four and eight.
 SHAPES = [
@@ -81,7 +53,7 @@ STRIDED = [
 ]
 
 
-def result_of(operation: str, case: Case, tensors: Tensors) -> Tensor:
+def result_of(operation: str, case: Dense, tensors: Tensors) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
         return ops.conv2d(tensors.input, tensors.weight, tensors.bias, *rest, case.activation, "cuconv")
@@ -89,7 +61,7 @@ def result_of(operation: str, case: Case, tensors: Tensors) -> Tensor:
     return ops.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *rest, "cuconv")
 
 
-def check(operation: str, case: Case, dtype: torch.dtype) -> None:
+def check(operation: str, case: Dense, dtype: torch.dtype) -> None:
     assert case.runnable, case
     tensors = make(case, dtype)
     what = f"{operation} {case} {dtype}"
@@ -144,24 +116,9 @@ for dtype in DTYPES:
 """
 
 
-def run_python(program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, since the planner reads its environment once."""
-    folder = Path(__file__).parent
-    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "PYTHONPATH": path, **variables},
-        capture_output=True,
-        text=True,
-    )
-
-
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set(isa: str) -> None:
-    if ISAS.index(isa) > ISAS.index(WIDEST):
-        pytest.skip(f"this CPU has {WIDEST} at most")
-    done = run_python(PROGRAM, isa, CONVX_CPU_ISA=isa)
-    assert done.returncode == 0, done.stderr[-3000:]
+    succeeds_on(isa, PROGRAM)
 
 
 def extent(low: int, high: int) -> st.SearchStrategy[tuple[int, int]]:

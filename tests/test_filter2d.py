@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from filter_reference import BORDERS, exact_filter2d, photo, random, torch_filter2d
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ISAS, succeeds_on
 from reference import DTYPES, assert_agrees
-from test_depthwise_isa import ISAS, WIDEST, run
 from torch import Tensor
 
 import convx
@@ -111,12 +111,9 @@ def test_against_float64(
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_kernel_of_every_instruction_set(isa: str) -> None:
-    if ISAS.index(isa) > ISAS.index(WIDEST):
-        pytest.skip(f"this CPU has {WIDEST} at most")
     # One thread: test_any_size and the test of bands see to several.
     program = "import torch; torch.set_num_threads(1); import test_filter2d; test_filter2d.check_everything()"
-    result = run(isa, program)
-    assert result.returncode == 0, result.stderr[-3000:]
+    succeeds_on(isa, program)
 
 
 @pytest.mark.gpu

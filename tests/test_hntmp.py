@@ -5,45 +5,17 @@ The GPU kernels run in test_simt_hntmp.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import ACTIVATIONS, DTYPES, Case, Tensors, assert_agrees, make, reference, torch_result
+from processes import ISAS, succeeds_on
+from reference import ACTIVATIONS, DTYPES, Dense, Tensors, assert_agrees, make, reference, torch_result
 from torch import Tensor
 
 from convx import _planning, ops
-
-ISAS = ("baseline", "avx2", "avx512")
-WIDEST = _planning.device("cpu").isa
-
-
-@dataclass(frozen=True)
-class Dense(Case):
-    """A convolution over channels; channels and filters are those of all groups together."""
-
-    channels: int = 10
-    filters: int = 12
-    groups: int = 1
-
-    @property
-    def out_channels(self) -> int:
-        return self.filters
-
-    def terms(self, operation: str) -> int:
-        channels = self.filters if operation == "input_grad" else self.channels
-        return channels // self.groups * self.filter[0] * self.filter[1]
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}k{self.filters}"
-
 
 # Channels around one, two and three vectors of each instruction set; rows around the registers' tiles.
 SHAPES = [
@@ -82,7 +54,7 @@ STRIDED = [
 ]
 
 
-def result_of(operation: str, case: Case, t: Tensors, packed: Tensor | None = None) -> Tensor:
+def result_of(operation: str, case: Dense, t: Tensors, packed: Tensor | None = None) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
         return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", False, packed)
@@ -90,7 +62,7 @@ def result_of(operation: str, case: Case, t: Tensors, packed: Tensor | None = No
     return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp")
 
 
-def check(operation: str, case: Case, dtype: torch.dtype, channels_last: bool) -> None:
+def check(operation: str, case: Dense, dtype: torch.dtype, channels_last: bool) -> None:
     assert case.runnable, case
     tensors = make(case, dtype, "cpu", channels_last)
     what = f"{operation} {case} {dtype} channels_last={channels_last}"
@@ -147,14 +119,7 @@ for dtype in DTYPES:
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set(isa: str) -> None:
     """The instruction set is read once, at import: each in a process of its own."""
-    if ISAS.index(isa) > ISAS.index(WIDEST):
-        pytest.skip(f"this CPU has {WIDEST} at most")
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "CONVX_CPU_ISA": isa, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, isa], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    succeeds_on(isa, PROGRAM)
 
 
 @st.composite
@@ -197,14 +162,14 @@ def test_no_value_spreads() -> None:
     assert torch.equal(torch.isfinite(result), torch.isfinite(own))
 
 
-def problem_of(case: Case, operation: str = "forward", channels_last: bool = False) -> Any:
+def problem_of(case: Dense, operation: str = "forward", channels_last: bool = False) -> Any:
     shape = (case.batch, case.channels, case.height, case.width)
     weight = (case.out_channels, case.channels // case.group_count, *case.filter)
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     return _planning.problem(operation, torch.float32, channels_last, shape, weight, *rest)
 
 
-def plans_of(case: Case, device: Any) -> list[Any]:
+def plans_of(case: Dense, device: Any) -> list[Any]:
     plans: list[Any] = _planning.core().candidates("hntmp", problem_of(case), device)
     return plans
 
@@ -252,7 +217,7 @@ def test_plans_of_every_gpu(name: str) -> None:
             assert (plan.workspace_bytes > 0) == (tiling["splits"] > 1)
 
 
-def refusal(case: Case, operation: str, device: Any, channels_last: bool = False) -> str:
+def refusal(case: Dense, operation: str, device: Any, channels_last: bool = False) -> str:
     supported, reason = _planning.core().supports("hntmp", problem_of(case, operation, channels_last), device)
     assert not supported
     return str(reason)

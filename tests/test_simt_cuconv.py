@@ -42,14 +42,6 @@ GRADIENTS = {
 }
 
 
-def line(problem: str, device: str, orders: str, **more: str) -> str:
-    """A line for the driver; groups are 1 unless the problem says otherwise."""
-    channels, _, rest = problem.partition(" ")
-    groups = "" if rest.startswith("groups") else " groups=1"
-    items = "".join(f" {key}={value}" for key, value in more.items())
-    return f"device={device} {channels}{groups} {rest} orders={orders}{items}"
-
-
 @pytest.fixture(scope="session")
 def driver() -> Path:
     """The method's driver."""
@@ -63,8 +55,13 @@ def candidates(output: str) -> set[str]:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_chosen_problems_are_exact(driver: Path, device: str) -> None:
-    lines = [line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
-    lines += [line(problem, device, "shuffled", operation="input_grad") for problem in GRADIENTS.values()]
+    lines = [
+        problems.chosen_line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())
+    ]
+    lines += [
+        problems.chosen_line(problem, device, "shuffled", operation="input_grad")
+        for problem in GRADIENTS.values()
+    ]
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
     assert candidates(output) == CANDIDATES
@@ -74,11 +71,13 @@ def test_chosen_problems_are_exact(driver: Path, device: str) -> None:
 def test_other_types_are_exact(driver: Path, dtype: str) -> None:
     chosen = list(PROBLEMS.values())
     lines = [
-        line(problem, DEVICES[i % 2], ORDERS[i % 3], dtype=dtype) for i, problem in enumerate(chosen[::2])
+        problems.chosen_line(problem, DEVICES[i % 2], ORDERS[i % 3], dtype=dtype)
+        for i, problem in enumerate(chosen[::2])
     ]
     gradients = list(GRADIENTS.values())
     lines += [
-        line(problem, "mi250", "reverse", dtype=dtype, operation="input_grad") for problem in gradients[:2]
+        problems.chosen_line(problem, "mi250", "reverse", dtype=dtype, operation="input_grad")
+        for problem in gradients[:2]
     ]
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
@@ -107,7 +106,7 @@ def test_covering_problems_are_exact(driver: Path, device: str) -> None:
 def test_every_shape_of_tile_ran(driver: Path) -> None:
     """A layer large enough that the planner's best tilings differ, and one small enough; both feeds."""
     lines = [
-        line(problem, device, "forward", max_plans="12")
+        problems.chosen_line(problem, device, "forward", max_plans="12")
         for device in ("h200", "mi250")
         for problem in (
             "channels=16 out_channels=64 size=56,56 filter=1",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from simt import build as programs
+from simt.covering import chosen_line
 from test_simt import DEVICES, ORDERS, pytestmark, run_all
 
 __all__ = ["pytestmark"]
@@ -48,14 +49,6 @@ GRADIENTS = {
 SPLITS = "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1 activation=relu"
 
 
-def line(problem: str, device: str, orders: str, **more: str) -> str:
-    """A line for the driver; groups are 1 unless the problem says otherwise."""
-    channels, _, rest = problem.partition(" ")
-    groups = "" if rest.startswith("groups") else " groups=1"
-    items = "".join(f" {key}={value}" for key, value in more.items())
-    return f"device={device} {channels}{groups} {rest} orders={orders}{items}"
-
-
 @pytest.fixture(scope="session")
 def driver() -> Path:
     """The method's driver."""
@@ -70,11 +63,13 @@ def tiles(output: str) -> set[str]:
 @pytest.mark.parametrize("device", DEVICES)
 def test_float32_by_every_tile(driver: Path, device: str) -> None:
     """Exact results in every order of lanes, warps and blocks, and every kernel took part."""
-    lines = [line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
-    lines += [line(problem, device, "shuffled", operation="input_grad") for problem in GRADIENTS.values()]
+    lines = [chosen_line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
+    lines += [
+        chosen_line(problem, device, "shuffled", operation="input_grad") for problem in GRADIENTS.values()
+    ]
     if device == DEVICES[-1]:
         lines = [*lines[:3], *lines[3::3]]  # its kernels are those of the first device
-    lines.append(line(SPLITS, device, ",".join(ORDERS)))
+    lines.append(chosen_line(SPLITS, device, ",".join(ORDERS)))
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
     whole = {"tile", "small", "image", "rows", "taps", "general"}
@@ -85,10 +80,14 @@ def test_float32_by_every_tile(driver: Path, device: str) -> None:
 @pytest.mark.parametrize("device", ["h200", "mi250"])
 def test_other_types(driver: Path, device: str, dtype: str) -> None:
     """The kernels that the other element types have."""
-    lines = [line(problem, device, "shuffled", dtype=dtype) for problem in list(PROBLEMS.values())[::3]]
+    lines = [
+        chosen_line(problem, device, "shuffled", dtype=dtype) for problem in list(PROBLEMS.values())[::3]
+    ]
     gradients = list(GRADIENTS.values())[::2]
-    lines += [line(problem, device, "reverse", dtype=dtype, operation="input_grad") for problem in gradients]
-    lines.append(line(SPLITS, device, "forward", dtype=dtype))
+    lines += [
+        chosen_line(problem, device, "reverse", dtype=dtype, operation="input_grad") for problem in gradients
+    ]
+    lines.append(chosen_line(SPLITS, device, "forward", dtype=dtype))
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
     assert tiles(output) >= {"taps", "general", "taps_split"}

@@ -174,3 +174,11 @@ def line(problem: Problem, operation: str, layout: str, device: str, order: str)
         items["bias"] = int("bias" in words)
         items["activation"] = next((word for word in words if word != "bias"), "none")
     return " ".join(f"{name}={value}" for name, value in items.items())
+
+
+def chosen_line(problem: str, device: str, orders: str, **more: str) -> str:
+    """A line for the driver; groups are 1 unless the problem says otherwise."""
+    channels, _, rest = problem.partition(" ")
+    groups = "" if rest.startswith("groups") else " groups=1"
+    items = "".join(f" {key}={value}" for key, value in more.items())
+    return f"device={device} {channels}{groups} {rest} orders={orders}{items}"
