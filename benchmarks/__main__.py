@@ -27,6 +27,8 @@ from benchmarks.suites import (
     select_cases,
 )
 
+_FILTER_PEERS = ("opencv", "cupy", "npp")  # of the suite filter2d alone
+
 
 def _one_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
@@ -63,8 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch", type=_integers, help="instead of the suite's batches")
     add(
         "--peers",
-        type=_one_of(*PEERS, "opencv", "cupy"),
-        help=f"of {','.join(PEERS)}; default {','.join(GPU_PEERS)} on a GPU, {','.join(CPU_PEERS)} on a CPU",
+        type=_one_of(*PEERS, *_FILTER_PEERS),
+        help=f"of {','.join(PEERS)}; default {','.join(GPU_PEERS)} on a GPU, {','.join(CPU_PEERS)} on a CPU; "
+        f"filter2d {','.join(filter2d.PEERS['cuda'])} on a GPU, {','.join(filter2d.PEERS['cpu'])} on a CPU",
     )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--algorithm", default="auto", help='ask convx for a method or a kernel, as "depthwise/strip"')
@@ -167,8 +170,8 @@ def _run_convolutions(
     """How many problems convx failed to run."""
     on_gpu = device.type == "cuda"
     dtypes = options.dtype or _default_dtypes(options.suite, on_gpu)
-    if "uint8" in dtypes or {"opencv", "cupy"} & set(options.peers or ()):
-        raise ValueError("--dtype uint8 and --peers opencv,cupy belong to --suite filter2d")
+    if "uint8" in dtypes or set(_FILTER_PEERS) & set(options.peers or ()):
+        raise ValueError(f"--dtype uint8 and --peers {','.join(_FILTER_PEERS)} belong to --suite filter2d")
     operations = options.operation or (OPERATIONS if options.suite == "depthwise" else OPERATIONS[:1])
     chosen = select_cases(SUITES[options.suite](), options.case)
     work = list(problems(chosen, operations, dtypes, options.layout or LAYOUTS, options.batch, on_gpu))

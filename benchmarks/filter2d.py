@@ -1,17 +1,20 @@
-"""Filters on one image: convx.functional.filter2d beside torch, OpenCV and CuPy."""
+"""Filters on one image: convx.functional.filter2d beside torch, OpenCV, CuPy and NPP."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import convx.functional
+from benchmarks import cudnn, npp
 from benchmarks.results import Record
 from benchmarks.timing import measure
 
@@ -22,10 +25,16 @@ KERNELS = {
     "cpu": ("row_reuse", "both", "column_reuse", "direct"),
     "cuda": ("strip", "row_reuse", "both", "column_reuse", "direct"),
 }
-# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate. torch: conv2d;
-# images of uint8 go to float32 and back.
-PEERS = {"cpu": ("opencv", "torch"), "cuda": ("cupy", "torch")}
+# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate. npp: NVIDIA's
+# nppiFilterBorder. torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's
+# by name. Images of uint8 go to float32 and back for the last three.
+PEERS = {
+    "cpu": ("opencv", "torch", "im2col"),
+    "cuda": ("npp", "cupy", "torch", "im2col", "cudnn_algorithms"),
+}
+_COLUMNS_LIMIT = 4 << 30  # bytes of im2col
 Function = Callable[[int], Any]
+Convolve = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,32 @@ def cases(patterns: str | None = None) -> list[Case]:
     return chosen
 
 
-def _torch_filter(image: Tensor, weights: Tensor) -> Tensor:
+def _in_floats(convolve: Convolve, image: Tensor, weights: Tensor) -> Tensor:
+    """A convolution of one channel with one filter as a filter of an image."""
     whole = image.dtype == torch.uint8
     source = image.float() if whole else image
-    result = torch.nn.functional.conv2d(source[None, None], weights[None, None], padding="same")[0, 0]
+    result = convolve(source[None, None], weights[None, None])[0, 0]
     return result.round_().clamp_(0, 255).to(torch.uint8) if whole else result
+
+
+def _torch_filter(image: Tensor, weights: Tensor) -> Tensor:
+    return _in_floats(lambda x, w: torch.nn.functional.conv2d(x, w, padding="same"), image, weights)
+
+
+def _im2col(x: Tensor, w: Tensor) -> Tensor:
+    columns = torch.nn.functional.unfold(x, w.shape[-1], padding=w.shape[-1] // 2)
+    return torch.matmul(w.flatten(1), columns).view_as(x)
+
+
+def _cudnn(image: Tensor, extent: int) -> dict[str, Convolve]:
+    """cuDNN's algorithms that can run such a filter, by their names here."""
+    size, found = (1, 1, *image.shape), {}
+    for name in cudnn.ALGORITHMS:
+        with suppress(cudnn.CudnnError):
+            found[f"cudnn_{name}"] = cudnn.convolution(
+                name, size, (1, 1, extent, extent), size, torch.float32, image.device, padding=extent // 2
+            )
+    return found
 
 
 def _opencv(images: list[Tensor], weights: Tensor) -> Function:
@@ -96,25 +126,38 @@ def _contenders(
         return rotated(lambda image: filter2d(image, weights, algorithm=algorithm))
 
     result = {name: ours(algorithm) for name, algorithm in algorithms.items()}
+    extent = weights.shape[-1]
+    columns_bytes = 4 * extent**2 * images[0].numel()
+    by_arrays = {"opencv": _opencv, "cupy": _cupy, "npp": npp.filter2d}
     for peer in peers:
         if peer == "torch":
             result[peer] = rotated(lambda image: _torch_filter(image, weights))
-        elif peer in ("opencv", "cupy"):
-            result[peer] = (_opencv if peer == "opencv" else _cupy)(images, weights)
+        elif peer == "im2col" and columns_bytes <= _COLUMNS_LIMIT:
+            result[peer] = rotated(lambda image: _in_floats(_im2col, image, weights))
+        elif peer == "cudnn_algorithms":
+            for name, convolve in _cudnn(images[0], extent).items():
+                result[name] = rotated(partial(_in_floats, convolve, weights=weights))
+        elif peer in by_arrays:
+            result[peer] = by_arrays[peer](images, weights)
     return result
 
 
 def available_peers(wanted: tuple[str, ...], report: Callable[[str], None]) -> tuple[str, ...]:
-    """Those that are installed; the rest is named."""
-    modules = {"opencv": ("cv2", "opencv-python-headless"), "cupy": ("cupy", "cupy-cuda13x")}
+    """Those that are there; of the others it says why they are not."""
+    needs: dict[str, tuple[Callable[[], object], str]] = {
+        "opencv": (lambda: importlib.import_module("cv2"), "pip install opencv-python-headless"),
+        "cupy": (lambda: importlib.import_module("cupy"), "pip install cupy-cuda13x"),
+        "npp": (npp.library, "pip install nvidia-npp, or the CUDA toolkit"),
+        "cudnn_algorithms": (cudnn.library, "a torch with cuDNN"),
+    }
     found = []
     for peer in wanted:
-        module, package = modules.get(peer, ("torch", "torch"))
+        look, remedy = needs.get(peer, (lambda: None, ""))
         try:
-            importlib.import_module(module)
+            look()
             found.append(peer)
-        except ImportError:
-            report(f"{peer} is not installed (pip install {package}): not measured")
+        except (ImportError, cudnn.CudnnError) as error:
+            report(f"{peer} is not measured: {error} ({remedy})")
     return tuple(found)
 
 
@@ -164,7 +207,9 @@ def run(
             "convx_us": _rounded(times[name]),
             "method": "filter2d" if name == "convx" else f"filter2d/{name}",
             "chosen_by": "auto" if name == "convx" else "forced",
-            "peers_us": {peer: _rounded(times[peer]) for peer in peers if peer in times},
+            "peers_us": {
+                peer: _rounded(time) for peer, time in times.items() if peer not in ("convx", *forced)
+            },
             "error": float(f"{errors[name]:.2e}"),
             "error_ratio": _rounded(errors[name] / max(own, unit)),
         }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import convx.functional
+from benchmarks import cudnn
 from benchmarks.operands import Pair
 from benchmarks.suites import DTYPES, LAYOUTS, Problem
 from convx.functional import PackedFilters
@@ -20,10 +21,13 @@ Function = Callable[[Tensor, Tensor], Tensor]
 # torch_channels_last: the same on operands in the other layout. cudnn: cuDNN by name (none for weight_grad,
 # where torch has no way to ask for it; channels_last goes to cuDNN anyway). native: torch's own depthwise
 # kernels, cuDNN switched off. matmul: one product per image, for filters of one tap. im2col: unfolded columns
-# and a product. onednn_off: torch's CPU convolution without oneDNN. inductor: torch.compile.
+# and a product. cudnn_algorithms: each of cuDNN's by name (cudnn_winograd); torch has no way to ask for one.
+# onednn: torch's CPU convolution with filters that oneDNN has put into its own order beforehand, as inductor
+# does when it freezes a model; its results are in channels_last. onednn_off: torch's without oneDNN.
+# inductor: torch.compile.
 GPU_PEERS = ("torch", "torch_other_layout", "cudnn", "native", "matmul")
 CPU_PEERS = ("torch", "torch_other_layout", "matmul")
-PEERS = (*GPU_PEERS, "im2col", "onednn_off", "inductor")
+PEERS = (*GPU_PEERS, "im2col", "cudnn_algorithms", "onednn", "onednn_off", "inductor")
 
 
 def other_layout(layout: str) -> str:
@@ -144,6 +148,36 @@ def im2col_function(problem: Problem) -> Function | None:
     return call
 
 
+def cudnn_algorithms(problem: Problem, device: torch.device) -> dict[str, Function]:
+    """Those that can run the problem."""
+    if problem.operation != "forward" or problem.layout != "nchw":
+        return {}
+    shape, batch, found = problem.shape, problem.batch, {}
+    sizes = (shape.input_size(batch), shape.weight_size, shape.output_size(batch))
+    how = (shape.stride, shape.padding, shape.groups)
+    for name in cudnn.ALGORITHMS:
+        with suppress(cudnn.CudnnError):
+            made = cudnn.convolution(name, *sizes, DTYPES[problem.dtype], device, *how, tf32=problem.tf32)
+            found[f"cudnn_{name}"] = made
+    return found
+
+
+def onednn_function(problem: Problem) -> Function | None:
+    if problem.operation != "forward" or not torch.backends.mkldnn.is_available():
+        return None
+    shape, packed = problem.shape, list[Tensor]()
+    options = ([shape.padding] * 2, [shape.stride] * 2, [1, 1], shape.groups)
+    size = shape.input_size(problem.batch)
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        if not packed:
+            packed.append(torch.ops.mkldnn._reorder_convolution_weight(w, *options, size))
+        result: Tensor = torch.ops.mkldnn._convolution_pointwise(x, packed[0], None, *options, "none", [], "")
+        return result
+
+    return call
+
+
 @contextmanager
 def _without_cudnn() -> Iterator[None]:
     before = torch.backends.cudnn.enabled
@@ -192,6 +226,13 @@ def contenders(
         function = made(problem) if name in peers else None
         if function is not None:
             result[name] = (function, layout)
+    if "cudnn_algorithms" in peers and on_gpu:
+        for name, function in cudnn_algorithms(problem, device).items():
+            result[name] = (function, layout)
+    if "onednn" in peers and not on_gpu:
+        prepared = onednn_function(problem)
+        if prepared is not None:
+            result["onednn"] = (prepared, layout)
     if "onednn_off" in peers and not on_gpu:
         result["onednn_off"] = (_within(_without_onednn, same), layout)
     if "inductor" in peers:

@@ -65,12 +65,16 @@ def load(path: Path) -> Results:
     return Results(data["suite"], data["environment"], data["command"], data["ceilings"], records)
 
 
+# Another layout, and what no call of torch's own gives, as cuDNN's algorithms by their names ("cudnn_...").
+_NO_CALL = ("torch_nchw", "torch_channels_last", "inductor", "onednn")
+
+
 def best_peer(record: Record) -> tuple[str, float] | None:
     """torch's fastest way in the record's own layout."""
     peers = {
         name: time
         for name, time in record["peers_us"].items()
-        if name not in ("torch_nchw", "torch_channels_last", "inductor")
+        if name not in _NO_CALL and not name.startswith("cudnn_")
     }
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 
