@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from benchmarks import convolution, filter2d, host, report
+from benchmarks.ablations import REFERENCE, Ablations, run_ablations
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
 from benchmarks.planner import Planner
-from benchmarks.results import RESULTS, Results, key
+from benchmarks.results import RESULTS, Record, Results, key
 from benchmarks.suites import (
     DTYPES,
     LAYOUTS,
@@ -76,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also time every kernel that could run a problem, for benchmarks.fit; into a file of their own",
     )
+    add(
+        "--ablations",
+        action="store_true",
+        help="of pointwise: time generated kernels instead, with channel distribution and dynamic tiling on "
+        "and off; into a file of their own",
+    )
     add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
     add("--quick", action="store_true", help="few rounds")
@@ -103,12 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = None
     if options.output or not partial:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
-        file = f"{options.suite}_candidates.json" if options.all_candidates else f"{options.suite}.json"
+        kind = "_candidates" if options.all_candidates else "_ablations" if options.ablations else ""
+        file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
     command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
     results = Results(options.suite, environment(device), command.strip(), {})
     try:
+        if options.ablations and (options.suite != "pointwise" or options.all_candidates):
+            raise ValueError("--ablations belongs to --suite pointwise, without --all-candidates")
         if path and (options.resume or (partial and path.is_file())):
             results.keep(path)
         rounds = options.rounds or (3 if options.quick else 7)
@@ -169,12 +180,13 @@ def _run_convolutions(
 ) -> int:
     """How many problems convx failed to run."""
     on_gpu = device.type == "cuda"
-    dtypes = options.dtype or _default_dtypes(options.suite, on_gpu)
+    dtypes = options.dtype or (("float32",) if options.ablations else _default_dtypes(options.suite, on_gpu))
+    layouts = options.layout or (LAYOUTS[:1] if options.ablations else LAYOUTS)
     if "uint8" in dtypes or set(_FILTER_PEERS) & set(options.peers or ()):
         raise ValueError(f"--dtype uint8 and --peers {','.join(_FILTER_PEERS)} belong to --suite filter2d")
     operations = options.operation or (OPERATIONS if options.suite == "depthwise" else OPERATIONS[:1])
     chosen = select_cases(SUITES[options.suite](), options.case)
-    work = list(problems(chosen, operations, dtypes, options.layout or LAYOUTS, options.batch, on_gpu))
+    work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
     if not work:
         raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
     results.ceilings = ceilings(device)
@@ -188,13 +200,16 @@ def _run_convolutions(
         _cache_bytes(device) if on_gpu and not options.warm else 0,
     )
     planner = Planner(device)
+    run: Callable[..., Iterator[Record]] = partial(convolution.run_problem, planner=planner)
+    if options.ablations:
+        run = partial(run_ablations, ablations=Ablations(planner.device, work))
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
     seen = set(results.records) if options.resume else set()
     previous: Problem | None = None
     failed = 0
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
         for problem in bar:
-            if _key(problem, settings) in seen:
+            if _key(problem, settings, options.ablations) in seen:
                 continue
             if time.monotonic() > until:
                 bar.write(f"stopped after {options.seconds:.0f} s; --resume goes on")
@@ -202,7 +217,7 @@ def _run_convolutions(
             if path and previous and previous.case != problem.case:
                 results.write(path)
             previous = problem
-            records = list(convolution.run_problem(problem, settings, planner, bar.write))
+            records = list(run(problem, settings, report=bar.write))
             failed += not records
             for record in records:
                 results.add(record)
@@ -223,9 +238,12 @@ def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:
     return ("float32", "bfloat16") if suite == "depthwise" else ("float32", "tf32", "bfloat16")
 
 
-def _key(problem: Problem, settings: convolution.Settings) -> tuple[object, ...]:
-    chosen_by = "auto" if settings.algorithm == "auto" else "forced"
-    return key(problem.fields() | {"warm": settings.cache_bytes == 0, "chosen_by": chosen_by})
+def _key(problem: Problem, settings: convolution.Settings, ablations: bool) -> tuple[object, ...]:
+    """Of the record that is there when a problem has been measured."""
+    record = problem.fields() | {"warm": settings.cache_bytes == 0}
+    if ablations:
+        return key(record | {"chosen_by": "forced", "method": REFERENCE})
+    return key(record | {"chosen_by": "auto" if settings.algorithm == "auto" else "forced"})
 
 
 def _cache_bytes(device: torch.device) -> int:

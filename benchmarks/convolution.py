@@ -30,11 +30,47 @@ class Settings:
     cache_bytes: int  # rotate operands past this much; 0 keeps them warm
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What one problem's contenders took, and how far they are from float64; by their names."""
+
+    problem: Problem
+    settings: Settings
+    times: dict[str, float]
+    errors: dict[str, float]
+    peers: dict[str, float]
+
+    def record(self, name: str, method: str, chosen_by: str) -> Record:
+        problem, settings = self.problem, self.settings
+        ratio = error_ratio(self.errors[name], self.errors["torch"], DTYPES[problem.dtype])
+        return problem.fields() | {
+            "group": problem.case.group,
+            "warm": settings.cache_bytes == 0,
+            "floor_us": _rounded(floor_us(problem, settings.ceiling)),
+            "convx_us": _rounded(self.times[name]),
+            "method": method,
+            "chosen_by": chosen_by,
+            "peers_us": self.peers,
+            "error": float(f"{self.errors[name]:.2e}"),
+            "error_ratio": _rounded(ratio),
+        }
+
+
 def run_problem(problem: Problem, settings: Settings, planner: Planner, report: Report) -> Iterator[Record]:
     """Measures one problem: one record for the chosen method, one for each candidate that was asked for."""
     algorithms = [settings.algorithm]
     if settings.all_candidates:
         algorithms += planner.candidates(problem)
+    measured = measure_problem(problem, algorithms, settings, report)
+    for index, algorithm in enumerate(algorithms):
+        name = algorithm if index else "convx"
+        if name in measured.times:
+            chosen_by = "auto" if algorithm == "auto" else "forced"
+            yield measured.record(name, planner.method(problem, algorithm), chosen_by)
+
+
+def measure_problem(problem: Problem, algorithms: list[str], settings: Settings, report: Report) -> Measured:
+    """Times convx by every algorithm, the first of them as "convx", and the peers."""
     sets = sets_for(problem, settings.cache_bytes)
     use_tf32(problem.tf32)
     functions = contenders(problem, algorithms, settings.peers, settings.device)
@@ -51,25 +87,9 @@ def run_problem(problem: Problem, settings: Settings, planner: Planner, report: 
         checked = {name: functions[name][0] for name in times if name in ("convx", *algorithms)}
         checked["torch"] = torch_function(problem, problem.layout, settings.device)
         errors = _errors(problem, checked, pairs[problem.layout][0])
-    peers = {
-        name: _rounded(time) for name, time in times.items() if name != "convx" and name not in algorithms
-    }
-    for index, algorithm in enumerate(algorithms):
-        name = algorithm if index else "convx"
-        if name not in times:
-            continue
-        ratio = error_ratio(errors[name], errors["torch"], DTYPES[problem.dtype])
-        yield problem.fields() | {
-            "group": problem.case.group,
-            "warm": settings.cache_bytes == 0,
-            "floor_us": _rounded(floor_us(problem, settings.ceiling)),
-            "convx_us": _rounded(times[name]),
-            "method": planner.method(problem, algorithm),
-            "chosen_by": "auto" if algorithm == "auto" else "forced",
-            "peers_us": peers,
-            "error": float(f"{errors[name]:.2e}"),
-            "error_ratio": _rounded(ratio),
-        }
+    own = ("convx", *algorithms)
+    peers = {name: _rounded(time) for name, time in times.items() if name not in own}
+    return Measured(problem, settings, times, errors, peers)
 
 
 def _errors(problem: Problem, functions: dict[str, Function], pair: Pair) -> dict[str, float]:

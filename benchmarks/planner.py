@@ -13,11 +13,11 @@ from convx import _libraries, _planning
 class Planner:
     def __init__(self, device: torch.device) -> None:
         self._core = _libraries.core()
-        self._device = _planning.device(device)
+        self.device = _planning.device(device)
 
     def method(self, problem: Problem, algorithm: str) -> str:
         """The method and kernel that a call takes: "depthwise/strip"."""
-        return _name(self._core.select(core_problem(problem), self._device, algorithm).plan)
+        return _name(self._core.select(core_problem(problem), self.device, algorithm).plan)
 
     def candidates(self, problem: Problem) -> list[str]:
         """Every kernel that could run the problem, by the names that algorithm takes."""
@@ -25,7 +25,7 @@ class Planner:
         names: dict[str, None] = {}
         for method in self._core.methods():
             if method["name"] != "native":
-                for plan in self._core.candidates(method["name"], core, self._device):
+                for plan in self._core.candidates(method["name"], core, self.device):
                     names[_name(plan)] = None
         return list(names)
 

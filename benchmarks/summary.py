@@ -29,7 +29,8 @@ the round before left them, in the caches if they fit, and then a layer can beat
 def _committed() -> list[tuple[Path, Results]]:
     """All committed results, GPUs first. A run of all candidates has the records of a plain one too."""
     paths: dict[tuple[Path, str], Path] = {}
-    for path in sorted(RESULTS.glob("*/*.json"), key=lambda path: path.stem.endswith("_candidates")):
+    files = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("_ablations")]
+    for path in sorted(files, key=lambda path: (path.stem.endswith("_candidates"), path)):
         paths.setdefault((path.parent, path.stem.removesuffix("_candidates")), path)
     ordered = sorted(paths.values(), key=lambda path: (path.parent.name.startswith("cpu"), path))
     return [(path, load(path)) for path in ordered]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -49,19 +50,23 @@ def remember(kernel: dict[str, Any], problem_text: str, image: bytes) -> None:
         torch.ops.convx.remember_kernel_gpu(text, binary)
 
 
-def offer(problem: Any, device: Any, problem_text: str) -> dict[str, dict[str, Any]]:
-    """Compiles and remembers the contenders of a problem; what a record keeps of each, by its plan's name.
+def offer(
+    problem: Any, device: Any, problem_text: str, wanted: Sequence[Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Compiles and remembers the contenders of a problem, the wanted tilings or the most promising; what a
+    record keeps of each, by its plan's name.
 
     None where the GPU's run-time compiler is missing, with one warning.
     """
     offered = []
+    chosen = tilings(problem, device) if wanted is None else wanted
     try:
         compiler.find(device.backend)
     except compiler.CompilerMissing as error:
         warn_once("compiler", f"convx.tune tries no generated kernels: {error}")
         return {}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        made = [pool.submit(compile, problem, device, tiling) for tiling in tilings(problem, device)]
+        made = [pool.submit(compile, problem, device, tiling) for tiling in chosen]
         for future in made:
             try:
                 kernel, image = future.result()
