@@ -122,9 +122,10 @@ def main() -> None:
         environment.install("torch", ["-r", str(REQUIREMENTS / "torch.txt")])
     files = [f"-r{REQUIREMENTS / name}.txt" for name in ("build", "demo", "test")]
     environment.install("build tools and what the demo and the tests need", files)
-    if not environment.has("torchvision"):
-        arguments = ["--no-deps", f"-r{REQUIREMENTS / 'torchvision.txt'}"]
-        environment.install("torchvision (without its dependencies)", arguments)
+    for name in ("torchvision", "timm"):
+        if not environment.has(name):
+            arguments = ["--no-deps", f"-r{REQUIREMENTS / name}.txt"]
+            environment.install(f"{name} (without its dependencies)", arguments)
     say("the environment is ready")
 
 

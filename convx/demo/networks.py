@@ -71,17 +71,18 @@ def build(name: str, weights: Path | None, calibration: Tensor) -> nn.Module:
 
 
 def calibrate(model: nn.Module, batch: Tensor) -> None:
-    """Give batch-norm layers the statistics of this batch.
+    """Give batch-norm layers the statistics of this batch, and set the model to evaluation.
 
     Without it, activations of a network with random weights vanish or explode with depth, and neither the
     comparison with float64 nor the arithmetic would be that of a trained network.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
+    model.eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean over what it sees
-    model.train()
+        norm.train()  # alone: dropout would change what the norms after it see
     with torch.no_grad():
         model(batch)
     for norm, momentum in zip(norms, momenta, strict=True):
