@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
 # A process per CPU, four at most: each has torch's threads besides.
-PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist=worksteal --durations=10
+PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist=worksteal --durations=10 --hypothesis-profile=repeatable
 PIP := $(IN_VENV) -m pip --disable-pip-version-check
 
 BINARY_SOURCES := setup.py pyproject.toml $(wildcard build_tools/*.py) $(shell find csrc -type f)

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 # benchmarks/ and build_tools/ are not installed. Last, so that the source tree hides no installed convx.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+# `make test` takes the same examples every time; pytest by itself tries others in every run.
+settings.register_profile("repeatable", derandomize=True)
 
 # Read when convx is imported: tuning records of whoever runs the tests would change what auto takes.
 _cache = tempfile.TemporaryDirectory(prefix="convx-tests-")

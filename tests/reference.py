@@ -212,14 +212,14 @@ def max_error(result: Tensor, exact: Tensor) -> float:
 def tolerance(own: Tensor, exact: Tensor, terms: int = 1) -> float:
     """Twice torch's own error, and no less than the last place of the largest value, which rounding may take.
 
-    terms is how many products each result sums. Among few results torch's largest error is luck, so that
-    there the sum's expected rounding counts too: some sqrt(terms) / 4 last places. In float64 exact has
-    errors of its own: sqrt(terms) places.
+    terms is how many products each result sums. Among some thousand results torch's largest error is luck, so
+    there the sum's expected rounding counts too: some sqrt(terms) / 4 last places. In float64 exact has errors
+    of its own: sqrt(terms) places.
     """
     if not exact.numel():
         return 0.0
     largest = max(exact.abs().max().item(), torch.finfo(own.dtype).tiny)
-    places = max(1.0, math.sqrt(terms) / 4) if exact.numel() < 256 else 1.0
+    places = max(1.0, math.sqrt(terms) / 4) if exact.numel() < 4096 else 1.0
     if own.dtype == torch.float64:
         places = math.sqrt(terms)
     return 2 * max_error(own, exact) + places * torch.finfo(own.dtype).eps * largest
