@@ -212,9 +212,9 @@ def max_error(result: Tensor, exact: Tensor) -> float:
 def tolerance(own: Tensor, exact: Tensor, terms: int = 1) -> float:
     """Twice torch's own error, and no less than the last place of the largest value, which rounding may take.
 
-    terms is how many products each result sums. Among some thousand results torch's largest error is luck, so
-    there the sum's expected rounding counts too: some sqrt(terms) / 4 last places. In float64 exact has errors
-    of its own: sqrt(terms) places.
+    terms is how many products each result sums. Among some thousand results torch's largest error is luck:
+    there the sum's expected rounding counts too, some sqrt(terms) / 4 last places. In float64 exact has
+    errors of its own: sqrt(terms) places.
     """
     if not exact.numel():
         return 0.0
