@@ -1,0 +1,58 @@
+"""Writes the papers' pages: `python -m benchmarks.papers` (--check only compares)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.papers import cuconv, depthwise_separable, hntmp, row_and_column_reuse
+from benchmarks.papers.measurements import machines
+from benchmarks.papers.text import Page
+from benchmarks.results import RESULTS
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def pages(results: Path = RESULTS) -> list[Page]:
+    found = list(machines(results))
+    return [module.page(found) for module in (cuconv, hntmp, depthwise_separable, row_and_column_reuse)]
+
+
+def stale(written: Sequence[Page], folder: Path) -> list[str]:
+    """Files that are not what the pages say, and pictures that no page shows."""
+    pictures = folder / "pictures"
+    texts = {folder / f"{page.stem}.md": page.text for page in written}
+    found = [path.name for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    drawn = [picture for page in written for picture in page.pictures]
+    found += [f"{picture.name}.svg" for picture in drawn if not picture.is_drawn(pictures)]
+    names = {f"{picture.name}.svg" for picture in drawn}
+    return found + [path.name for path in pictures.glob("*") if path.name not in names]
+
+
+def write(written: Sequence[Page], folder: Path) -> None:
+    pictures = folder / "pictures"
+    names = {f"{picture.name}.svg" for page in written for picture in page.pictures}
+    for path in pictures.glob("*.svg"):
+        if path.name not in names:
+            path.unlink()
+    for page in written:
+        (folder / f"{page.stem}.md").write_text(page.text)
+        for picture in page.pictures:
+            if not picture.is_drawn(pictures):
+                picture.draw(pictures)
+
+
+def main(arguments: Sequence[str]) -> int:
+    written = pages()
+    if arguments == ["--check"]:
+        names = stale(written, FOLDER)
+        for name in names:
+            print(f"{name} does not show the committed results: run python -m benchmarks.papers")
+        return int(bool(names))
+    write(written, FOLDER)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What the papers report: numbers with their places, times in microseconds on the papers' own hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CuconvLayer:
+    """One configuration of cuConv's tables 3 to 5."""
+
+    table: str
+    label: str  # side-batch-filter-filters-channels
+    case: str  # of the suite small_batch
+    batch: int
+    cudnn: str  # the fastest of cuDNN's algorithms in that table
+    cudnn_us: float
+    products_us: float  # the kernel scalar_prods
+    sum_us: float | None  # the kernel sum, which 1x1 filters do without
+
+    @property
+    def us(self) -> float:
+        return self.products_us + (self.sum_us or 0)
+
+
+CUCONV_HARDWARE = "NVIDIA Tesla V100-SXM2, CUDA 9.2, cuDNN 7.1"
+CUCONV = (
+    CuconvLayer("3", "7-1-1-256-832", "C832-7-1x1-256", 1, "GEMM implicit precomp.", 107.29, 58.56, None),
+    CuconvLayer("3", "14-1-1-1024-256", "C256-14-1x1-1024", 1, "GEMM implicit precomp.", 45.23, 73.86, None),
+    CuconvLayer("3", "27-1-1-256-64", "C64-27-1x1-256", 1, "GEMM implicit", 19.20, 22.53, None),
+    CuconvLayer("4", "7-1-3-384-192", "C192-7-3x3-384", 1, "Winograd non-fused", 105.63, 52.86, 4.93),
+    CuconvLayer("4", "13-1-3-384-384", "C384-13-3x3-384", 1, "Winograd", 232.35, 461.37, 5.31),
+    CuconvLayer("5", "7-1-5-128-48", "C48-7-5x5-128", 1, "Winograd non-fused", 74.80, 16.80, 5.70),
+    CuconvLayer("5", "7-8-5-128-48", "C48-7-5x5-128", 8, "Winograd non-fused", 76.58, 107.58, 9.02),
+)
+# Section 4.1: over the fastest of cuDNN's algorithms at one image; for 3x3 it names no mean.
+CUCONV_MEAN = {1: 1.23, 5: 1.36}
+CUCONV_MOST = {1: 2.29, 5: 1.97}
+CUCONV_FASTER = 0.0831  # of all configurations, batches up to 256
+
+HNTMP_HARDWARE = "Arm Mali-G76 MP10"
+# Section 5.1: times of others over HNTMP's.
+HNTMP_SPEEDUP = {"im2col": 14.6, "libdnn": 3.1, "Winograd F(2,3)": 10.7, "direct": 2.1}
+# Table 3, the 256x14x14 layer on an AMD Vega 8: threads, vector and scalar registers, flat memory
+# instructions of a thread.
+HNTMP_PROFILE = {
+    "im2col, then sgemm": ("196x128, 32x256", "15+17, 35+25", "18, 1156"),
+    "libdnn": ("8x256", "75+26", "2320"),
+    "direct": ("32x64", "118+27", "18704"),
+    "HNTMP": ("32x64", "103+31", "4944"),
+}
+
+SEPARABLE_HARDWARE = "Hygon DCU Z100SM, 64 compute units, 1 TB/s"
+# Batch: theirs, baseline, average speedup, which is of layers and not of these means. Tables 5 and 6: kernels
+# and the fastest of MIOpen's algorithms; 7 and 8: modules and PyTorch's. Over D1-D30 and P1-P45.
+DEPTHWISE_KERNELS = {
+    1: (52.88, 173.59, 3.32),
+    8: (81.83, 283.82, 3.47),
+    16: (113.82, 387.94, 3.59),
+    32: (183.84, 606.12, 3.44),
+    64: (279.16, 782.29, 3.35),
+}
+POINTWISE_KERNELS = {
+    1: (94.55, 332.32, 3.54),
+    8: (160.96, 366.22, 2.48),
+    16: (232.26, 300.86, 1.49),
+    32: (349.77, 371.69, 1.31),
+    64: (626.09, 449.29, 0.9),
+}
+DEPTHWISE_MODULES = {
+    1: (68.52, 118.87, 1.73),
+    8: (76.66, 230.21, 2.92),
+    16: (90.88, 353.04, 3.7),
+    32: (126.09, 598.39, 4.54),
+    64: (202.65, 786.51, 4.49),
+}
+POINTWISE_MODULES = {
+    1: (78.45, 140.21, 1.78),
+    8: (115.74, 145.06, 1.33),
+    16: (165.80, 166.84, 1.11),
+    32: (260.97, 202.99, 0.9),
+    64: (461.68, 300.53, 0.76),
+}
+# Table 9, milliseconds at one image: baseline, depthwise replaced, pointwise replaced, both.
+NETWORK_MS = {
+    "EfficientNet-B0": (5.43, 4.54, 3.70, 3.17),
+    "MnasNet": (5.59, 4.71, 3.79, 2.89),
+    "MobileNetV2": (5.74, 4.87, 3.86, 2.97),
+    "ShuffleNetV2": (5.89, 4.99, 3.91, 2.98),
+}
+
+REUSE_HARDWARE = "NVIDIA RTX 2080 Ti, CUDA 10.2, cuDNN 7.6.4"
+# Section on single-channel convolution: mean speedups over im2col, images of 256 to 4096 a side.
+FILTER_OVER_IM2COL = {"cuDNN's fastest": 1.09, "ArrayFire": 2.2, "NPP": 4.9, "column and row reuse": 6.5}
+FILTER_OVER_IM2COL_BY_SIZE = {3: 5.4, 5: 7.7}
+FILTER_OVER_NPP = {3: 1.3, 5: 1.28}
+# Section on depthwise convolution, CONV1-13 at 512 images: mean speedups over a direct kernel without reuse,
+# and over cuDNN's fastest algorithm (the most in brackets there).
+DEPTHWISE_OVER_DIRECT = {3: 4.5, 5: 7.6}
+DEPTHWISE_OVER_CUDNN = {3: (1.5, 2.0), 5: (4.0, 4.5)}

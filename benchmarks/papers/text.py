@@ -1,0 +1,103 @@
+"""Markdown: tables, numbers, and the page that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.papers.measurements import Machine
+from benchmarks.papers.pictures import Picture
+from benchmarks.results import geomean
+
+Cell = str | float | int | None
+NOT_MEASURED = "Not measured yet."
+
+
+@dataclass
+class Page:
+    """One paper's page; parts are paragraphs, tables and headings."""
+
+    stem: str
+    parts: list[str]
+    pictures: list[Picture] = field(default_factory=list)
+
+    def add(self, *parts: str) -> None:
+        self.parts += [part for part in parts if part]
+
+    def draw(self, picture: Picture) -> None:
+        self.pictures.append(picture)
+        self.parts.append(f"![{picture.title}](pictures/{picture.name}.svg)")
+
+    @property
+    def text(self) -> str:
+        note = (
+            "<!-- written by python -m benchmarks.papers from the committed results; change nothing here -->"
+        )
+        title, *rest = self.parts
+        return "\n\n".join([f"# {title}", note, *rest]) + "\n"
+
+
+def us(value: float | None) -> str:
+    """Microseconds in three digits."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def times(value: float | None) -> str:
+    """A ratio."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], text_columns: int = 1) -> str:
+    """The first columns are text, flush left; numbers are flush right, ratios where they come as floats."""
+    lines = [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * text_columns + "---:|" * (len(head) - text_columns),
+    ]
+    for row in rows:
+        lines.append(
+            "| " + " | ".join(times(c) if c is None or isinstance(c, float) else str(c) for c in row) + " |"
+        )
+    return "\n".join(lines)
+
+
+def without_empty_columns(
+    head: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> tuple[list[str], list[list[Cell]]]:
+    """Columns that no row has a value for say nothing."""
+    kept = [index for index in range(len(head)) if any(row[index] not in (None, "-", "") for row in rows)]
+    return [head[index] for index in kept], [[row[index] for index in kept] for row in rows]
+
+
+def over(first: float | None, second: float | None) -> float | None:
+    return first / second if first is not None and second is not None else None
+
+
+def ratios(pairs: Iterable[tuple[float | None, float | None]]) -> list[float]:
+    """First over second, of the pairs that are whole."""
+    return [first / second for first, second in pairs if first is not None and second is not None]
+
+
+def mean_ratio(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
+    """Geomean of first over second."""
+    found = ratios(pairs)
+    return geomean(found) if found else None
+
+
+def sources(machine: Machine, *suites: str) -> str:
+    """Where a machine's numbers come from."""
+    lines = []
+    for suite in suites:
+        for stem, results in machine.sources(suite):
+            environment = results.environment
+            versions = f"torch {environment['torch']}"
+            if environment.get("cudnn"):
+                versions += f", cuDNN {environment['cudnn']}"
+            path = f"{machine.slug}/{stem}.json"
+            lines.append(f"- {machine.name}, {versions}: [{path}](../results/{path}), by `{results.command}`")
+    return "\n".join(lines)
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({part / whole:.0%})" if whole else "0 of 0"
