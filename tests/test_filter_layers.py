@@ -55,9 +55,29 @@ def test_sobel() -> None:
     edges = convx.nn.Sobel2d()(photo(20, 30))
     exact = convx.nn.Sobel2d()(photo(20, 30).float()).round().clamp(0, 255)
     assert torch.equal(edges, exact.byte())
-    flat = torch.ones(5, 5, requires_grad=True)
-    convx.nn.Sobel2d()(flat).sum().backward()
-    assert flat.grad is not None and torch.isfinite(flat.grad).all()
+
+
+def test_sobel_where_the_image_is_flat() -> None:
+    """The length of the gradient has a kink there; its derivative is 0 and not NaN, whoever asks for it."""
+    edges, flat = convx.nn.Sobel2d(), torch.ones(5, 5)
+    assert torch.equal(edges(flat), torch.zeros(5, 5))
+    image = flat.clone().requires_grad_()
+    edges(image).sum().backward()
+    assert image.grad is not None and not image.grad.any()
+    assert not torch.func.grad(lambda image: edges(image).sum())(flat).any()
+    assert not torch.func.jvp(edges, (flat,), (torch.rand(5, 5),))[1].any()
+    compiled = torch.compile(edges, backend="aot_eager", fullgraph=True)
+    image = flat.clone().requires_grad_()
+    compiled(image).sum().backward()
+    assert image.grad is not None and not image.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_sobel_is_the_same_with_and_without_gradients(dtype: torch.dtype) -> None:
+    images = random(3, 20, 30).to(dtype)
+    images[1, :, 10:] = 0
+    edges = convx.nn.Sobel2d()
+    assert torch.equal(edges(images), edges(images.clone().requires_grad_()))
 
 
 def test_bad_arguments() -> None:
