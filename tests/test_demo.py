@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import runpy
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +14,10 @@ import torch
 from models import torchvision_network
 
 import convx.demo
+from convx.demo.photo_filters import FilterResult
 
+np = pytest.importorskip("numpy")
+Image = pytest.importorskip("PIL.Image")
 ROOT = Path(__file__).resolve().parent.parent
 pytest.importorskip("matplotlib")
 pytest.importorskip("skimage")
@@ -63,9 +68,39 @@ def test_report_names_every_layer_and_its_method(report: Path) -> None:
 
 def test_pictures_are_written_too(report: Path) -> None:
     names = {path.name for path in report.glob("*.png")}
-    assert {"totals.png", "mobilenetv2_layers.png", "resnet18_layers.png"} <= names
+    kinds = ("layers", "speedups", "methods")
+    expected = {
+        "totals.png",
+        *(f"{name}_{kind}.png" for name in ("mobilenetv2", "resnet18") for kind in kinds),
+    }
+    photos = {"photo.png", "photo_sharpened.png", "photo_blurred.png", "photo_edges.png"}
+    assert names == expected | photos
+    text = (report / "report.html").read_text(encoding="utf-8")
     for path in report.glob("*.png"):
-        assert path.read_bytes().startswith(b"\x89PNG")
+        data = path.read_bytes()
+        assert data.startswith(b"\x89PNG") and base64.b64encode(data).decode() in text
+
+
+def test_the_photo_is_filtered(report: Path) -> None:
+    text = (report / "report.html").read_text(encoding="utf-8")
+    assert "the pictures agree" in text
+    assert all(name in text for name in ("Filter2d([[0, -1, 0]", "GaussianBlur2d(3)", "Sobel2d()"))
+    pixels = {path.stem: np.array(Image.open(path)) for path in report.glob("photo*.png")}
+    photo, edges = pixels["photo"], pixels["photo_edges"]
+    assert pixels["photo_sharpened"].shape == pixels["photo_blurred"].shape == photo.shape
+    assert edges.shape == photo.shape[:2]
+
+    def roughness(name: str) -> float:
+        return float(np.abs(np.diff(pixels[name].astype(float), axis=1)).mean())
+
+    assert roughness("photo_sharpened") > 1.5 * roughness("photo") > 3 * roughness("photo_blurred")
+    assert 0 < np.median(edges) < edges.max() == 255
+
+
+def test_filters_are_held_against_float64() -> None:
+    right = partial(FilterResult, "", "", "", "", None, 2.0, 1.0)
+    assert right(2e-6, 3e-6).agrees and right(0.0, 5e-7).agrees and right(1e-7, 1e-7).speedup == 2
+    assert not right(2e-6, 5e-6).agrees and not right(0.0, 2e-6).agrees
 
 
 @pytest.mark.gpu

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import platform
 import time
@@ -18,6 +17,7 @@ import convx
 from convx import _libraries
 from convx.demo import networks
 from convx.demo.compare import LAYOUTS, NetworkResult, examine, steps
+from convx.demo.photo_filters import FilterResult, filter_photo
 from convx.demo.report import page
 
 
@@ -63,25 +63,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     results: list[NetworkResult] = []
     with tqdm(
-        total=sum(map(steps, models.values())), unit="step", mininterval=0.5, dynamic_ncols=True
+        total=sum(map(steps, models.values())) + 1, unit="step", mininterval=0.5, dynamic_ncols=True
     ) as bar:
 
         def progress(what: str) -> None:
             bar.set_postfix_str(what, refresh=False)
             bar.update()
 
+        rounds = 3 if options.quick else 15
         for name, model in models.items():
             title = networks.NETWORKS.get(name, name)
-            rounds = 3 if options.quick else 15
             result = examine(title, model, batch, options.layout, rounds, progress)
             if options.weights is None:
                 result.top_classes.clear()  # random weights have no opinion
             results.append(result)
+        filtered = filter_photo(image, device, rounds)
+        progress("filters on the photo")
     _print(results)
+    _print_filters(filtered)
     seconds = time.monotonic() - begin
-    _write(options.output, results, image, _facts(device, options, seconds))
+    _write(options.output, results, filtered, image, _facts(device, options, seconds))
     print(f"\nReport: {(options.output / 'report.html').resolve()}   ({seconds:.0f} s)")
-    return 0 if all(result.agrees for result in results) else 1
+    agree = [result.agrees for result in results] + [each.agrees for each in filtered]
+    return 0 if all(agree) else 1
 
 
 def _best_device() -> str:
@@ -125,13 +129,23 @@ def _print(results: list[NetworkResult]) -> None:
         print(f"{result.title:<34}{result.native_error:12.1e}{result.convx_error:12.1e}  {verdict}")
 
 
-def _write(folder: Path, results: list[NetworkResult], image: Any, facts: dict[str, str]) -> None:
-    from PIL import Image
+def _print_filters(filtered: list[FilterResult]) -> None:
+    print(f"\n{'the photo, filtered':<34}{'native us':>12}{'convx us':>12}{'faster':>9}  error native, convx")
+    for each in filtered:
+        times = f"{each.native_us:12.1f}{each.convx_us:12.1f}{each.speedup:9.2f}"
+        verdict = "agree" if each.agrees else "DISAGREE"
+        print(f"{each.name:<34}{times}  {each.native_error:.1e}, {each.convx_error:.1e}  {verdict}")
 
+
+def _write(
+    folder: Path,
+    results: list[NetworkResult],
+    filtered: list[FilterResult],
+    image: Any,
+    facts: dict[str, str],
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="png")
-    text, pictures = page(results, buffer.getvalue(), facts)
+    text, pictures = page(results, filtered, image, facts)
     (folder / "report.html").write_text(text, encoding="utf-8")
     for name, data in pictures.items():
         (folder / name).write_bytes(data)

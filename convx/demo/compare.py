@@ -168,10 +168,10 @@ def _choice(layer: nn.Module, x: Tensor) -> tuple[str, str]:
     explanation = convx.explain(layer, x)
     chosen = explanation.chosen
     others = [row for row in explanation.rows if row.can_run and row.method != chosen.method]
-    why = f"predicted {chosen.predicted_us:.0f} us"
+    why = f"{chosen.predicted_us:.0f} us predicted"
     if others:
         second = min(others, key=lambda row: row.predicted_us)
-        why += f", {second.method} {second.predicted_us:.0f} us"
+        why += f", {second.method} {second.predicted_us:.0f}"
     return chosen.algorithm, why
 
 

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 from typing import Any
 
 from convx.demo import plots
 from convx.demo.compare import NetworkResult
 from convx.demo.networks import class_names
+from convx.demo.photo_filters import FilterResult
 from convx.demo.template import PAGE
 
 
 def page(
-    results: list[NetworkResult], photo_png: bytes, facts: dict[str, str]
+    results: list[NetworkResult], filtered: list[FilterResult], photo: Any, facts: dict[str, str]
 ) -> tuple[str, dict[str, bytes]]:
     """The report and its pictures by file name."""
-    pictures = {"totals.png": plots.totals(results)}
+    pictures = {"photo.png": _png(photo), "totals.png": plots.totals(results)}
     sections = [_totals(results, pictures["totals.png"])]
     for result in results:
         name = result.title.lower().replace("-", "")
         pictures[f"{name}_layers.png"] = plots.layer_times(result)
-        speedups = plots.layer_speedups(result)
-        if speedups is not None:
-            pictures[f"{name}_speedups.png"] = speedups
-        sections.append(_network(result, pictures[f"{name}_layers.png"], speedups))
+        for kind, picture in (
+            ("speedups", plots.layer_speedups(result)),
+            ("methods", plots.method_speedups(result)),
+        ):
+            if picture is not None:
+                pictures[f"{name}_{kind}.png"] = picture
+        own = {kind: pictures.get(f"{name}_{kind}.png") for kind in ("layers", "speedups", "methods")}
+        sections.append(_network(result, own))
+    pictures |= {f"photo_{each.name}.png": _png(each.picture) for each in filtered}
+    sections.append(_filters(filtered, pictures))
     sections.append(_facts(facts))
     introduction = (
-        "The networks below ran twice: as torchvision builds them, and with every layer swapped, by "
-        "<code>convx.convert_(model)</code>, for which convx has a method. Same weights, same photo, "
-        "same run; times are medians of interleaved rounds."
+        "The networks below ran as torchvision builds them, with their convolutions swapped by "
+        "<code>convx.convert_(model)</code>, and with each method by its name. Same weights, same photo, "
+        "same run; times are first quartiles of interleaved rounds."
     )
-    text = PAGE.format(photo=_embed(photo_png), introduction=introduction, sections="\n".join(sections))
+    text = PAGE.format(
+        photo=_embed(pictures["photo.png"]), introduction=introduction, sections="\n".join(sections)
+    )
     return text, pictures
 
 
@@ -48,7 +58,7 @@ def _totals(results: list[NetworkResult], picture: bytes) -> str:
     return f"<section><h2>Totals</h2>{_image(picture, 'whole networks')}{table}</section>"
 
 
-def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> str:
+def _network(result: NetworkResult, pictures: dict[str, bytes | None]) -> str:
     converted = [layer for layer in result.layers if layer.converted]
     native_us, convx_us = result.conv_us
     cards = [
@@ -66,33 +76,46 @@ def _network(result: NetworkResult, layers: bytes, speedups: bytes | None) -> st
             "good" if result.agrees else "bad",
         )
     )
-    head = ("Layer", "What it is", "Input", "Method", "Why")
     note = "" if converted else "<p>No layer was converted: both are the same code, and differ by noise.</p>"
-    header = "".join(f"<th>{text}</th>" for text in head)
-    methods = [each.method for each in result.forced]
-    header += _numbers(("native us", "convx us", "faster", *(f"{name} us" for name in methods)), "th")
-    body = ""
-    for layer in result.layers:
-        converted_cells = [f"{layer.convx_us:.1f}", f"{layer.speedup:.2f}"] if layer.converted else ["", ""]
-        forced = [f"{layer.forced_us[name]:.1f}" if name in layer.forced_us else "" for name in methods]
-        times = [f"{layer.native_us:.1f}", *converted_cells, *forced]
-        texts = [f"<code>{layer.name}</code>", layer.what, layer.shape, layer.method, html.escape(layer.why)]
-        body += f'<tr class="{"" if layer.converted else "left"}">'
-        body += "".join(f"<td>{text}</td>" for text in texts) + _numbers(times) + "</tr>"
     names = class_names()
     likely = ", ".join(f"{names[index]} {probability:.0%}" for index, probability in result.top_classes)
     return (
         f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>{note}"
-        f"{_image(layers, 'time of every convolution')}"
-        f"{_image(speedups, 'speed-up of converted layers') if speedups else ''}"
-        f"{_forced(result)}"
-        f"<div class='scroll'><table><tr>{header}</tr>{body}</table></div>"
+        f"{_image(pictures['layers'], 'time of every convolution')}"
+        f"{_image(pictures['speedups'], 'speed-up of converted layers')}"
+        f"{_forced(result, pictures['methods'])}"
+        f"{_layers(result)}"
         f"{f'<p>Likeliest classes of the photo: {likely}.</p>' if likely else ''}"
         "</section>"
     )
 
 
-def _forced(result: NetworkResult) -> str:
+def _layers(result: NetworkResult) -> str:
+    """Every convolution: who runs it, why, and its times."""
+    methods = [each.method for each in result.forced]
+    header = "".join(f"<th>{text}</th>" for text in ("Layer", "What it is", "Input", "Method, and why"))
+    header += _numbers(("native", "convx", "times faster", *methods), "th")
+    body = ""
+    for layer in result.layers:
+        converted = [_us(layer.convx_us), f"{layer.speedup:.2f}"] if layer.converted else ["", ""]
+        forced = [_us(layer.forced_us[name]) if name in layer.forced_us else "" for name in methods]
+        method = f'{layer.method}<span class="why">{html.escape(layer.why)}</span>'
+        texts = [f"<code>{layer.name}</code>", layer.what, layer.shape, method]
+        body += f'<tr class="{"" if layer.converted else "left"}">'
+        body += "".join(f"<td>{text}</td>" for text in texts)
+        body += _numbers([_us(layer.native_us), *converted, *forced]) + "</tr>"
+    return (
+        "<h3>Layer by layer</h3><p>Microseconds: native, converted with <code>algorithm='auto'</code>, and "
+        "by each method that can run the layer.</p>"
+        f"<div class='scroll'><table class='layers'><tr>{header}</tr>{body}</table></div>"
+    )
+
+
+def _us(time: float) -> str:
+    return f"{time:.1f}" if time < 100 else f"{time:.0f}"
+
+
+def _forced(result: NetworkResult, picture: bytes | None) -> str:
     """The network with every layer that a method can run given to it."""
     rows = ""
     for each in result.forced:
@@ -109,7 +132,45 @@ def _forced(result: NetworkResult) -> str:
         ("layers it can run", "whole network native", "with it", "times faster", "error against float64"),
         "th",
     )
-    return f"<h3>Each method by name</h3><table><tr><th>convx.convert_ with</th>{head}</tr>{rows}</table>"
+    image = _image(picture, "speed-up with each method")
+    return (
+        f"<h3>Each method by name</h3>{image}<table><tr><th>convx.convert_ with</th>{head}</tr>{rows}</table>"
+    )
+
+
+def _filters(filtered: list[FilterResult], pictures: dict[str, bytes]) -> str:
+    """The photo under filters, and what they took."""
+    figures = _figure(pictures["photo.png"], "as it is")
+    rows = ""
+    for each in filtered:
+        figures += _figure(pictures[f"photo_{each.name}.png"], each.name)
+        cells = [
+            f"{each.native_us:.1f} us",
+            f"{each.convx_us:.1f} us",
+            f"{each.speedup:.2f}",
+            f"{each.native_error:.1e}",
+            f"{each.convx_error:.1e}",
+        ]
+        call, native = (html.escape(text, quote=False) for text in (each.call, each.native_call))
+        rows += f"<tr><td>{each.name}</td><td><code>{call}</code></td><td>{native}</td>"
+        rows += f"<td>{each.shape}</td>{_numbers(cells)}</tr>"
+    head = "".join(f"<th>{text}</th>" for text in ("", "convx.nn", "torch", "image, float32"))
+    head += _numbers(
+        ("native", "convx", "times faster", "error against float64, native", "convx"),
+        "th",
+    )
+    verdict = "agree" if all(each.agrees for each in filtered) else "disagree"
+    return (
+        f"<section><h2>The photo, filtered</h2><div class='figures'>{figures}</div>"
+        f"<div class='scroll'><table><tr>{head}</tr>{rows}</table></div>"
+        f"<p>Native is F.conv2d with the same filters, borders by F.pad; the pictures {verdict}. Errors are "
+        "relative to the largest value.</p></section>"
+    )
+
+
+def _figure(data: bytes, caption: str) -> str:
+    image = f'<img alt="the photo {caption}" src="{_embed(data)}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 def _facts(facts: dict[str, str]) -> str:
@@ -125,8 +186,17 @@ def _numbers(cells: Any, tag: str = "td") -> str:
     return "".join(f'<{tag} class="number">{cell}</{tag}>' for cell in cells)
 
 
-def _image(data: bytes, text: str) -> str:
-    return f'<img alt="{text}" src="{_embed(data)}">'
+def _image(data: bytes | None, text: str) -> str:
+    return "" if data is None else f'<img alt="{text}" src="{_embed(data)}">'
+
+
+def _png(pixels: Any) -> bytes:
+    """Of height x width (x 3) bytes."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="png")
+    return buffer.getvalue()
 
 
 def _embed(data: bytes) -> str:

@@ -11,7 +11,7 @@ body {{
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   color: #1f2937; background: #f3f4f6; margin: 0;
 }}
-main {{ max-width: 1120px; margin: 0 auto; padding: 28px 20px 60px; }}
+main {{ max-width: 1240px; margin: 0 auto; padding: 28px 20px 60px; }}
 header {{ display: flex; gap: 24px; align-items: center; margin-bottom: 18px; }}
 header img {{ height: 150px; border-radius: 10px; }}
 h1 {{ margin: 0 0 6px; font-size: 27px; }}
@@ -32,11 +32,23 @@ section img {{ max-width: 100%; display: block; margin: 14px 0; }}
 .card span {{ color: #6b7280; font-size: 13px; }}
 .good b {{ color: #15803d; }}
 .bad b {{ color: #b91c1c; }}
+.figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 14px; }}
+figure {{ margin: 0; }}
+figure img {{ width: 100%; margin: 0; border-radius: 8px; }}
+figcaption {{ color: #6b7280; font-size: 13px; }}
 .scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
 th {{ text-align: left; border-bottom: 2px solid #d1d5db; padding: 5px 9px; white-space: nowrap; }}
 td {{ border-bottom: 1px solid #eef0f3; padding: 4px 9px; vertical-align: top; }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+table.layers {{ font-size: 12px; }}
+table.layers th, table.layers td {{ padding: 3px 7px; }}
+table.layers td {{ white-space: nowrap; }}
+table.layers code {{ font-size: 11.5px; }}
+.why {{
+  display: block; color: #6b7280; font-size: 11px;
+  white-space: normal; min-width: 24ch; max-width: 48ch;
+}}
 tr.left td {{ color: #8a919c; }}
 code {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12.5px; }}
 </style>
