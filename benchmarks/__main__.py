@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import convolution, filter2d, host, report
-from benchmarks.ablations import REFERENCE, Ablations, run_ablations
+from benchmarks.ablations import ablations_of, run_ablations
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--ablations",
         action="store_true",
-        help="of pointwise: time generated kernels instead, with channel distribution and dynamic tiling on "
-        "and off; into a file of their own",
+        help="of pointwise: instead time its kernels with dynamic tiling and, on a GPU, channel distribution "
+        "on and off; into a file of their own",
     )
     add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
@@ -200,16 +200,18 @@ def _run_convolutions(
         _cache_bytes(device) if on_gpu and not options.warm else 0,
     )
     planner = Planner(device)
+    reference = ""
     run: Callable[..., Iterator[Record]] = partial(convolution.run_problem, planner=planner)
     if options.ablations:
-        run = partial(run_ablations, ablations=Ablations(planner.device, work))
+        ablations = ablations_of(planner.device, work)
+        run, reference = partial(run_ablations, ablations=ablations), ablations.reference[1]
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
     seen = set(results.records) if options.resume else set()
     previous: Problem | None = None
     failed = 0
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
         for problem in bar:
-            if _key(problem, settings, options.ablations) in seen:
+            if _key(problem, settings, reference) in seen:
                 continue
             if time.monotonic() > until:
                 bar.write(f"stopped after {options.seconds:.0f} s; --resume goes on")
@@ -238,11 +240,11 @@ def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:
     return ("float32", "bfloat16") if suite == "depthwise" else ("float32", "tf32", "bfloat16")
 
 
-def _key(problem: Problem, settings: convolution.Settings, ablations: bool) -> tuple[object, ...]:
-    """Of the record that is there when a problem has been measured."""
+def _key(problem: Problem, settings: convolution.Settings, reference: str) -> tuple[object, ...]:
+    """Of the record that is there when a problem has been measured, which of ablations is the reference's."""
     record = problem.fields() | {"warm": settings.cache_bytes == 0}
-    if ablations:
-        return key(record | {"chosen_by": "forced", "method": REFERENCE})
+    if reference:
+        return key(record | {"chosen_by": "forced", "method": reference})
     return key(record | {"chosen_by": "auto" if settings.algorithm == "auto" else "forced"})
 
 

@@ -1,14 +1,16 @@
-"""Pointwise's generated kernels with channel distribution and dynamic tiling on and off (Liu et al. 2024).
+"""Pointwise kernels with channel distribution and dynamic tiling on and off (Liu et al. 2024).
 
-Fixed tiling: one for all layers, of four waves in two rows of two, as the authors' earlier work had it, and
-of those the one that the generator's model ranks best over the suite. Dynamic tiling: the fastest measured of
-the tilings that convx.tune tries for a layer. Each with input channels spread over lanes, and without.
+Fixed tiling: one for all layers, the one that the planner's model ranks best over the suite; on GPUs of those
+of four waves in two rows of two, as the authors' earlier work had it. Dynamic tiling: the fastest measured of
+the best-ranked for a layer, as convx.tune finds it. On GPUs kernels are generated, with input channels spread
+over lanes and without; on CPUs they are there already, and no channels are spread.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,56 +21,72 @@ from benchmarks.suites import Problem
 from convx import _libraries
 from convx.tune import generated, records
 
-REFERENCE = "pointwise/fma"  # the precompiled kernel without tensor cores
+# What records call the forms. The reference is a kernel that needs no measuring to be found: that without
+# tensor cores, or the model's choice.
 FORMS = {
     ("direct", "fixed"): "pointwise/generated, direct, fixed tiling",
     ("direct", "dynamic"): "pointwise/generated, direct, dynamic tiling",
     ("distributed", "fixed"): "pointwise/generated, distributed, fixed tiling",
     ("distributed", "dynamic"): "pointwise/generated, distributed, dynamic tiling",
 }
+REFERENCE = "pointwise/fma"
+CPU_FORMS = {"fixed": "pointwise, fixed tiling", "dynamic": "pointwise, dynamic tiling"}
+CPU_REFERENCE = "pointwise, predicted tiling"
 _RANKED = 64  # tilings of a layer that have a say in the choice of the fixed one
 _SEARCHED = 1 << 20
 
 
-def distribution(tiling: Any) -> str:
-    return "distributed" if tiling.group_c > 1 else "direct"
+def favourite(rankings: Iterable[Sequence[str]]) -> str:
+    """The one with the best places over all rankings."""
+    places: Counter[str] = Counter()
+    for ranking in rankings:
+        for place, name in enumerate(dict.fromkeys(ranking)):
+            places[name] += max(0, _RANKED - place)
+    return places.most_common(1)[0][0] if places else ""
 
 
-class Ablations:
-    """The forms as contenders of one run's problems, on a _core.Device.
+class Ablations(ABC):
+    """The forms as contenders of one run's problems on a _core.Device."""
 
-    Raises ValueError for a problem that the generator has no kernel for.
-    """
+    reference: tuple[str, str]  # its algorithm, and what records call it
 
     def __init__(self, device: Any, problems: Sequence[Problem]) -> None:
         self._device = device
         self._problems = problems
+
+    @abstractmethod
+    def contenders(self, problem: Problem) -> dict[str, list[str]]:
+        """Plans to measure, ready to run, by the form that they belong to."""
+
+
+class GeneratedAblations(Ablations):
+    """On a GPU. Raises ValueError for a problem that the generator has no kernel for."""
+
+    reference = (REFERENCE, REFERENCE)
+
+    def __init__(self, device: Any, problems: Sequence[Problem]) -> None:
+        super().__init__(device, problems)
         self._generator = _libraries.core().generator
         for problem in problems:
             ok, reason = self._generator.supports(core_problem(problem), device)
             if not ok:
-                raise ValueError(
-                    f"--ablations times generated kernels, and {problem.case.name} can have none: {reason}. "
-                    "What --all-candidates times has the other papers' ablations"
-                )
+                raise ValueError(f"--ablations: no kernel is generated for {problem.case.name}: {reason}")
 
     @cached_property
     def fixed(self) -> dict[str, Any]:
-        """The one tiling of each distribution, by the sum of its places in the layers' rankings."""
-        places: dict[str, Counter[str]] = {"direct": Counter(), "distributed": Counter()}
-        tilings: dict[str, Any] = {}
+        """The one tiling of the direct and of the distributed form."""
+        ranked: dict[str, list[list[str]]] = {"direct": [], "distributed": []}
+        found: dict[str, Any] = {}
         for problem in self._problems:
-            listed: Counter[str] = Counter()
-            for tiling in self._generator.tilings(core_problem(problem), self._device, most=_SEARCHED):
-                kind = distribution(tiling)
-                if (tiling.repeat_w, tiling.repeat_c) == (2, 2) and listed[kind] < _RANKED:
-                    places[kind][tiling.describe()] += _RANKED - listed[kind]
-                    listed[kind] += 1
-                    tilings[tiling.describe()] = tiling
-        return {kind: tilings[votes.most_common(1)[0][0]] for kind, votes in places.items() if votes}
+            tilings = self._generator.tilings(core_problem(problem), self._device, most=_SEARCHED)
+            square = {t.describe(): t for t in tilings if (t.repeat_w, t.repeat_c) == (2, 2)}
+            found |= square
+            for kind, rankings in ranked.items():
+                names = [name for name, tiling in square.items() if _kind(tiling.group_c) == kind]
+                rankings.append(names[:_RANKED])
+        return {kind: found[name] for kind, rankings in ranked.items() if (name := favourite(rankings))}
 
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
-        """Names of plans, compiled and ready, by the method that a record names."""
         core = core_problem(problem)
         best = generated.tilings(core, self._device)
         fixed = [each for each in self.fixed.values() if self._generator.is_allowed(core, self._device, each)]
@@ -76,27 +94,71 @@ class Ablations:
         text = records.fields_text(records.problem_fields(core))
         found: dict[str, list[str]] = {}
         for name, kernel in generated.offer(core, self._device, text, wanted).items():
-            kind = "distributed" if kernel["group_c"] > 1 else "direct"
-            if any(_is(each, kernel) for each in best):
-                found.setdefault(FORMS[kind, "dynamic"], []).append(name)
-            if any(_is(each, kernel) for each in fixed):
-                found.setdefault(FORMS[kind, "fixed"], []).append(name)
+            for choice, tilings in (("dynamic", best), ("fixed", fixed)):
+                if any(_is(each, kernel) for each in tilings):
+                    found.setdefault(FORMS[_kind(kernel["group_c"]), choice], []).append(name)
         return found
+
+
+class CpuAblations(Ablations):
+    """On a CPU. Raises ValueError for a problem that pointwise can't run."""
+
+    reference = ("pointwise", CPU_REFERENCE)
+
+    def __init__(self, device: Any, problems: Sequence[Problem]) -> None:
+        super().__init__(device, problems)
+        for problem in problems:
+            if not plans_of(problem, device):
+                raise ValueError(
+                    f"--ablations: pointwise has no kernel for {problem.case.name} on this device"
+                )
+
+    @cached_property
+    def fixed(self) -> str:
+        """The one register tile."""
+        return favourite([_tile(plan) for plan in plans_of(each, self._device)] for each in self._problems)
+
+    def contenders(self, problem: Problem) -> dict[str, list[str]]:
+        plans = plans_of(problem, self._device)
+        fixed = [plan.name for plan in plans if _tile(plan) == self.fixed][:1]
+        found = {CPU_FORMS["fixed"]: fixed, CPU_FORMS["dynamic"]: [plan.name for plan in plans]}
+        return {form: names for form, names in found.items() if names}
+
+
+def plans_of(problem: Problem, device: Any) -> list[Any]:
+    """pointwise's plans, the fastest expected first."""
+    plans: list[Any] = _libraries.core().candidates("pointwise", core_problem(problem), device)
+    return plans
+
+
+def ablations_of(device: Any, problems: Sequence[Problem]) -> Ablations:
+    kind = CpuAblations if device.backend == "cpu" else GeneratedAblations
+    return kind(device, problems)
+
+
+def _kind(group_c: int) -> str:
+    return "distributed" if group_c > 1 else "direct"
 
 
 def _is(tiling: Any, kernel: dict[str, Any]) -> bool:
     return all(getattr(tiling, name, value) == value for name, value in kernel.items())
 
 
+def _tile(plan: Any) -> str:
+    """Of a thread's registers: what is fixed where a tiling is, while blocks follow the layer."""
+    return f"{plan.candidate} {plan.tiling['wave_w']} {plan.tiling['wave_c']}"
+
+
 def run_ablations(
     problem: Problem, settings: Settings, ablations: Ablations, report: Report
 ) -> Iterator[Record]:
-    """A record for each form, of its fastest tiling, and one for the precompiled kernel."""
+    """A record for each form, of its fastest tiling, and one for the reference."""
     forms = ablations.contenders(problem)
     names = list(dict.fromkeys(name for members in forms.values() for name in members))
-    measured = measure_problem(problem, [REFERENCE, *names], settings, report)
+    algorithm, method = ablations.reference
+    measured = measure_problem(problem, [algorithm, *names], settings, report)
     if "convx" in measured.times:
-        yield measured.record("convx", REFERENCE, "forced")
+        yield measured.record("convx", method, "forced")
     for method, members in forms.items():
         timed = [name for name in members if name in measured.times]
         if timed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,14 +14,24 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import ablations
 from benchmarks.__main__ import main
-from benchmarks.ablations import FORMS, REFERENCE, Ablations, run_ablations
+from benchmarks.ablations import (
+    CPU_FORMS,
+    FORMS,
+    REFERENCE,
+    CpuAblations,
+    GeneratedAblations,
+    favourite,
+    run_ablations,
+)
 from benchmarks.convolution import Settings
-from benchmarks.suites import Problem, pointwise_cases, problems
+from benchmarks.planner import Planner
+from benchmarks.suites import Problem, depthwise_cases, pointwise_cases, problems
 from convx import _core
 from convx.tune import compiler, generated
 
 pytest.importorskip("tqdm")
 H200 = _core.Device.known_device("h200")
+CPU = Planner(torch.device("cpu")).device
 
 
 def some(layers: int) -> list[Problem]:
@@ -30,7 +41,7 @@ def some(layers: int) -> list[Problem]:
 
 def test_fixed_tilings_are_two_by_two_and_allowed_everywhere() -> None:
     work = some(6)
-    fixed = Ablations(H200, work).fixed
+    fixed = GeneratedAblations(H200, work).fixed
     assert fixed["direct"].group_c == 1 < fixed["distributed"].group_c
     for tiling in fixed.values():
         assert (tiling.wave_n, tiling.repeat_w, tiling.repeat_c) == (4, 2, 2)
@@ -45,7 +56,7 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
         pytest.skip(str(error))
     monkeypatch.setattr(generated, "_BEST", 2)  # to compile few
     work = some(6)
-    problem, both = work[2], Ablations(H200, work)
+    problem, both = work[2], GeneratedAblations(H200, work)
     found = both.contenders(problem)
     assert set(found) == set(FORMS.values())
     for (distribution, choice), method in FORMS.items():
@@ -73,7 +84,7 @@ def test_a_record_has_the_fastest_of_a_form(monkeypatch: pytest.MonkeyPatch) -> 
         return Measured(problem, settings, times, dict.fromkeys([*times, "torch"], 1e-7), {"torch": 4.0})
 
     monkeypatch.setattr(ablations, "measure_problem", measure)
-    both = Ablations(H200, [problem])
+    both = GeneratedAblations(H200, [problem])
     monkeypatch.setattr(both, "contenders", lambda _: forms)
     ceiling = {"copy_GBps": 1.0, "fma_fp32_TFLOPs": 1.0}
     settings = Settings(torch.device("cpu"), ceiling, (), "auto", False, 3, 0)
@@ -87,12 +98,53 @@ def test_a_record_has_the_fastest_of_a_form(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(record["chosen_by"] == "forced" for record in records)
 
 
-def test_what_has_no_generated_kernels_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def plan(candidate: str, wave_w: int, block: int) -> SimpleNamespace:
+    tiling = {"wave_w": wave_w, "wave_c": 4, "repeat_w": block}
+    return SimpleNamespace(candidate=candidate, tiling=tiling, name=f"{candidate} {wave_w} {block}")
+
+
+def test_forms_on_a_cpu_are_its_register_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = some(3)
+    plans = dict(
+        zip(work, ([plan("a", 8, 1), plan("b", 4, 1)], [plan("b", 4, 2)], [plan("a", 8, 3)]), strict=True)
+    )
+    plans[work[2]].append(plan("b", 4, 3))
+    monkeypatch.setattr(ablations, "plans_of", lambda problem, _: plans[problem])
+    both = CpuAblations(None, work)
+    assert both.contenders(work[0]) == {
+        CPU_FORMS["fixed"]: ["b 4 1"],
+        CPU_FORMS["dynamic"]: ["a 8 1", "b 4 1"],
+    }
+    assert both.contenders(work[2]) == {
+        CPU_FORMS["fixed"]: ["b 4 3"],
+        CPU_FORMS["dynamic"]: ["a 8 3", "b 4 3"],
+    }
+    plans[work[1]] = []
+    with pytest.raises(ValueError, match="pointwise has no kernel for P2 on this device"):
+        CpuAblations(None, work)
+
+
+def test_the_favourite_has_the_best_places() -> None:
+    assert favourite([["a", "b"], ["c", "b"], ["b", "a", "c"]]) == "b"
+    assert favourite([["a", "a", "b"], ["b"]]) == "b" and favourite([]) == ""
+
+
+def test_what_has_no_forms_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part = ["--case", "P1", "--device", "cpu", "--quick", "--ablations", "--output", str(tmp_path)]
-    for suite, reason in (("pointwise", "P1 can have none"), ("small_batch", "belongs to --suite pointwise")):
-        with pytest.raises(SystemExit):
-            main([*part, "--suite", suite])
-        assert reason in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*part, "--suite", "small_batch"])
+    assert "--ablations belongs to --suite pointwise" in capsys.readouterr().err
+    (problem,) = problems(depthwise_cases()[:1], ("forward",), ("float32",), ("nchw",), (1,), on_gpu=True)
+    with pytest.raises(ValueError, match="no kernel is generated for CONV1-3x3: the filter is 3x3"):
+        GeneratedAblations(H200, [problem])
+
+
+@pytest.mark.skipif(not ablations.plans_of(some(1)[0], CPU), reason="no pointwise kernels on CPUs")
+def test_ablations_on_a_cpu(tmp_path: Path) -> None:
+    part = ["--suite", "pointwise", "--case", "P24,P25", "--batch", "1", "--ablations", "--quick"]
+    assert main([*part, "--device", "cpu", "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/pointwise_ablations.json")
+    assert all(method in path.read_text() for method in CPU_FORMS.values())
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import filter2d
-from benchmarks.ablations import FORMS, REFERENCE
+from benchmarks.ablations import CPU_FORMS, CPU_REFERENCE, FORMS, REFERENCE
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import claims, cuconv
 from benchmarks.papers.measurements import machines
@@ -135,6 +135,14 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     assert "| 3x3 | up to 1024 a side | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.00 |" in reuse
     assert "3x3 on one channel: 1.50 times as fast as NPP (the paper: 1.3)" in reuse
     assert "| 3x3 | 512 | 13 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.50 |" in reuse
+
+
+def test_the_ablation_on_a_cpu(tmp_path: Path) -> None:
+    forms = {CPU_FORMS["fixed"]: 3.0, CPU_REFERENCE: 2.5, CPU_FORMS["dynamic"]: 2.0, "+torch": 4.0}
+    write(tmp_path, "pointwise", forms, "_ablations")
+    (tmp_path / "test-gpu").rename(tmp_path / "cpu-9-cores")
+    (text,) = [page.text for page in papers.pages(tmp_path) if page.stem == "depthwise_separable"]
+    assert "| 1 | 45 | 1.00 | 1.20 | 1.50 | 0.75 |" in text and "Dynamic tiling gains 1.50." in text
 
 
 def test_a_plain_run_replaces_the_peers_of_one_over_candidates(everything: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
-from benchmarks.ablations import FORMS, REFERENCE
-from benchmarks.papers import claims
+from benchmarks.papers import claims, pointwise_ablation
 from benchmarks.papers.measurements import Machine, Row, Rows
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
@@ -18,7 +17,6 @@ from benchmarks.papers.text import (
     ratios,
     sources,
     table,
-    times,
     us,
 )
 from benchmarks.results import geomean
@@ -116,9 +114,7 @@ def _machine(page: Page, machine: Machine) -> None:
         )
     page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
     page.add("### Ablation: row and column reuse in depthwise layers", *_reuse(rows["depthwise"]))
-    page.add(
-        "### Ablation: channel distribution and dynamic tiling", *_tilings(page, machine, rows["pointwise"])
-    )
+    pointwise_ablation.add(page, machine, rows["pointwise"])
     page.add("### What reproduces, and what does not", "\n".join(words) if words else NOT_MEASURED)
 
 
@@ -237,46 +233,3 @@ def _reuse(rows: Rows) -> list[str]:
         return [NOT_MEASURED]
     head = ("layers", "batch", "count", *names, "convx's fastest kernel")
     return ["Speedups over the kernel without reuse, geomean.", table(head, lines)]
-
-
-def _tilings(page: Page, machine: Machine, rows: Rows) -> list[str]:
-    members = [row for row in rows.values() if any(row.form(name) for name in FORMS.values())]
-    if not members:
-        missing = "`python -m benchmarks --suite pointwise --ablations` measures it."
-        return [f"{NOT_MEASURED} {missing}" if machine.is_gpu else "Kernels are generated for GPUs alone."]
-    base = FORMS["direct", "fixed"]
-    head = ["batch", "layers"]
-    head += [f"{kind}, {tiling} tiling" for kind, tiling in FORMS]
-    head += [f"precompiled (`{REFERENCE}`)", "torch's best", "distribution wins on"]
-    lines: list[list[Cell]] = []
-    panels: dict[str, list[float | None]] = {}
-    for batch in sorted({row.batch for row in members}):
-        some = [row for row in members if row.batch == batch]
-        speedups = [mean_ratio((row.form(base), row.form(name)) for row in some) for name in FORMS.values()]
-        rest = [mean_ratio((row.form(base), row.form(REFERENCE)) for row in some)]
-        rest += [mean_ratio((row.form(base), row.torch_best) for row in some)]
-        won = ratios(
-            (row.form(FORMS["direct", "dynamic"]), row.form(FORMS["distributed", "dynamic"])) for row in some
-        )
-        lines.append([batch, len(some), *speedups, *rest, f"{sum(each > 1 for each in won)} of {len(won)}"])
-        panels[f"batch {batch}"] = [*speedups, *rest]
-    page.draw(_ablation_picture(machine, head[2:-1], panels))
-    distribution = mean_ratio(
-        (row.form(FORMS["direct", "dynamic"]), row.form(FORMS["distributed", "dynamic"])) for row in members
-    )
-    tiling = mean_ratio((row.form(base), row.form(FORMS["direct", "dynamic"])) for row in members)
-    return [
-        "Generated kernels, float32 without tensor cores; speedups over the direct form with one tiling for "
-        "all layers, geomean. *Fixed*: the tiling of two by two waves that the generator's model ranks best "
-        "over the suite. *Dynamic*: the fastest measured of the eight that it ranks best for the layer.",
-        table(head, lines, text_columns=0),
-        f"Dynamic tiling gains {times(tiling)}; channel distribution, on top of it, {times(distribution)}.",
-    ]
-
-
-def _ablation_picture(machine: Machine, labels: list[str], panels: dict[str, list[float | None]]) -> Picture:
-    shown = [label.replace("`", "").replace(", ", ",\n") for label in labels]
-    panel = Panel("geomean over P1-P45", shown, panels, "speedup over direct, fixed", line=1.0)
-    return Picture(
-        f"pointwise-ablation-{machine.slug}", f"{machine.name}: generated pointwise kernels", [panel]
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
@@ -143,7 +144,8 @@ def _missing(layers: list[Row], on_gpu: bool) -> str:
 
 def _picture(machine: Machine, layers: list[Row], own: str) -> Picture | None:
     series: dict[str, list[float | None]] = {
-        title: [_rival(row, patterns) for row in layers] for title, patterns in RIVALS.values()
+        re.split(r" \(|,", title)[0]: [_rival(row, patterns) for row in layers]
+        for title, patterns in RIVALS.values()
     }
     series[own] = [row.cudnn for row in layers]
     series["HNTMP"] = [row.form("hntmp/*") for row in layers]

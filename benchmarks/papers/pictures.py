@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_STYLE_VERSION = 1  # of what is drawn from the same data
-_COLORS = ("#9aa3af", "#2563eb", "#f59e0b", "#10b981", "#be185d", "#7c3aed")
+_STYLE_VERSION = 2  # of what is drawn from the same data
+_COLORS = ("#9aa3af", "#f59e0b", "#10b981", "#be185d", "#7c3aed")
+_LAST = "#2563eb"  # of the last series, which is what the others are compared with
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     width = 0.8 / max(count, 1)
     for index, (name, values) in enumerate(panel.series.items()):
         shown = [float("nan") if value is None else value for value in values]
-        color = _COLORS[index % len(_COLORS)]
+        color = _LAST if index == count - 1 else _COLORS[index % len(_COLORS)]
         if panel.points:
             axis.plot(places, shown, marker="o", markersize=3, linewidth=0.8, color=color, label=name)
         else:
@@ -120,4 +121,5 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.set_xlim(-0.7, len(panel.labels) - 0.3)
     axis.set_ylabel(panel.y_label)
     axis.set_title(panel.title, loc="left", fontsize=9, pad=20)  # above the legend
-    axis.legend(frameon=False, ncol=6, loc="lower left", bbox_to_anchor=(-0.01, 0.98), fontsize=8)
+    legend = axis.legend(frameon=False, ncol=6, loc="lower left", bbox_to_anchor=(-0.01, 0.98), fontsize=8)
+    legend.set_in_layout(False)

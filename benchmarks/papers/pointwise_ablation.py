@@ -1,0 +1,85 @@
+"""The part of the page on depthwise separable convolution about channel distribution and dynamic tiling."""
+
+from __future__ import annotations
+
+from benchmarks.ablations import CPU_FORMS, CPU_REFERENCE, FORMS, REFERENCE
+from benchmarks.papers.measurements import Machine, Row, Rows
+from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.text import NOT_MEASURED, Cell, Page, mean_ratio, ratios, table, times
+
+_COMMAND = "`python -m benchmarks --suite pointwise --ablations` measures it."
+
+
+def add(page: Page, machine: Machine, rows: Rows) -> None:
+    page.add("### Ablation: channel distribution and dynamic tiling")
+    names = FORMS.values() if machine.is_gpu else CPU_FORMS.values()
+    members = [row for row in rows.values() if any(row.form(name) for name in names)]
+    if not members:
+        page.add(f"{NOT_MEASURED} {_COMMAND}")
+    elif machine.is_gpu:
+        _gpu(page, machine, members)
+    else:
+        _cpu(page, machine, members)
+
+
+def _by_batch(members: list[Row]) -> list[tuple[int, list[Row]]]:
+    batches = sorted({row.batch for row in members})
+    return [(batch, [row for row in members if row.batch == batch]) for batch in batches]
+
+
+def _gain(rows: list[Row], before: str, after: str) -> float | None:
+    return mean_ratio((row.form(before), row.form(after)) for row in rows)
+
+
+def _gpu(page: Page, machine: Machine, members: list[Row]) -> None:
+    base, dynamic = FORMS["direct", "fixed"], FORMS["direct", "dynamic"]
+    distributed = FORMS["distributed", "dynamic"]
+    labels = [f"{kind}, {tiling} tiling" for kind, tiling in FORMS]
+    labels += [f"precompiled (`{REFERENCE}`)", "torch's best"]
+    lines: list[list[Cell]] = []
+    series: dict[str, list[float | None]] = {}
+    for batch, some in _by_batch(members):
+        values = [_gain(some, base, name) for name in (*FORMS.values(), REFERENCE)]
+        values.append(mean_ratio((row.form(base), row.torch_best) for row in some))
+        won = ratios((row.form(dynamic), row.form(distributed)) for row in some)
+        lines.append([batch, len(some), *values, f"{sum(each > 1 for each in won)} of {len(won)}"])
+        series[f"batch {batch}"] = values
+    page.add(
+        "Generated kernels, float32 without tensor cores; speedups over the direct form with one tiling for "
+        "all layers, geomean. *Fixed*: the tiling of two by two waves that the generator's model ranks best "
+        "over the suite. *Dynamic*: the fastest measured of the eight that it ranks best for the layer.",
+        table(["batch", "layers", *labels, "distribution wins on"], lines, text_columns=0),
+        f"Dynamic tiling gains {times(_gain(members, base, dynamic))}; channel distribution, on top of it, "
+        f"{times(_gain(members, dynamic, distributed))}.",
+    )
+    page.draw(_picture(machine, labels, series, "speedup over direct, fixed"))
+
+
+def _cpu(page: Page, machine: Machine, members: list[Row]) -> None:
+    base = CPU_FORMS["fixed"]
+    labels = ["fixed tiling", "predicted tiling", "dynamic tiling", "torch's best"]
+    names = (base, CPU_REFERENCE, CPU_FORMS["dynamic"])
+    lines: list[list[Cell]] = []
+    series: dict[str, list[float | None]] = {}
+    for batch, some in _by_batch(members):
+        values = [_gain(some, base, name) for name in names]
+        values.append(mean_ratio((row.form(base), row.torch_best) for row in some))
+        lines.append([batch, len(some), *values])
+        series[f"batch {batch}"] = values
+    page.add(
+        "Speedups over one register tile for all layers, geomean. *Fixed*: the tile that the model ranks "
+        "best over the suite, its blocks as each layer needs them. *Predicted*: what the model ranks best "
+        "for the layer. *Dynamic*: the fastest measured of all its plans. A CPU has no lanes to spread "
+        "channels over: its vectors lie along pixels or filters.",
+        table(["batch", "layers", *labels], lines, text_columns=0),
+        f"Dynamic tiling gains {times(_gain(members, base, names[-1]))}.",
+    )
+    page.draw(_picture(machine, labels, series, "speedup over fixed tiling"))
+
+
+def _picture(
+    machine: Machine, labels: list[str], series: dict[str, list[float | None]], y_label: str
+) -> Picture:
+    shown = [label.replace("`", "").replace(", ", ",\n").replace(" (", "\n(") for label in labels]
+    panel = Panel("geomean over P1-P45", shown, series, y_label, line=1.0)
+    return Picture(f"pointwise-ablation-{machine.slug}", f"{machine.name}: pointwise kernels", [panel])
