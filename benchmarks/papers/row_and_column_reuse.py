@@ -132,8 +132,8 @@ def _images(rows: list[Row]) -> str:
     head, lines = without_empty_columns(head, lines)
     return (
         "Microseconds. *Of the floor*: the least time that image, result and multiply-adds take, over the "
-        "time taken. *torch*: the faster of its choice and of cuDNN's algorithms that were timed. ArrayFire is "
-        "not measured here.\n\n" + table(head, lines, text_columns=2)
+        "time taken. *torch*: the faster of its choice and of cuDNN's algorithms that were timed. "
+        "ArrayFire is not measured here.\n\n" + table(head, lines, text_columns=2)
     )
 
 
