@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -20,6 +20,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "depthwise": {"filter_height": 3, "filter_width": 3, "padding": (1, 1, 1, 1), "groups": 64},
     "pointwise": {"filter_height": 1, "filter_width": 1},
     "dense": {"filter_height": 3, "filter_width": 3, "padding": (1, 1, 1, 1)},
+    "single-channel": {
+        "filter_height": 3,
+        "filter_width": 3,
+        "padding": (1, 1, 1, 1),
+        "in_channels": 1,
+        "out_channels": 1,
+    },
 }
 
 
@@ -59,50 +66,53 @@ def capabilities(of: dict[str, Any] | None = None) -> Iterator[Capability]:
     for name, device in (devices() if of is None else of).items():
         for method, kind in product((row["name"] for row in core.methods()), KINDS):
             for operation, dtype, layout in product(OPERATIONS, DTYPES, LAYOUTS):
+                sizes = {"batch": 8, "in_channels": 64, "in_height": 56, "in_width": 56, "out_channels": 64}
                 problem = core.Problem(
-                    operation=operation,
-                    dtype=dtype,
-                    layout=layout,
-                    batch=8,
-                    in_channels=64,
-                    in_height=56,
-                    in_width=56,
-                    out_channels=64,
-                    **KINDS[kind],
+                    operation=operation, dtype=dtype, layout=layout, **{**sizes, **KINDS[kind]}
                 )
                 able, reason = core.supports(method, problem, device)
                 yield Capability(method, name, kind, operation, dtype, layout, able, reason)
 
 
-def capability_table(rows: Iterator[Capability]) -> list[tuple[str, str, str, str, str]]:
-    """One line per method, device, kind and operation: the dtypes and layouts that run, or the reason."""
+def capability_table(rows: Iterable[Capability]) -> list[tuple[str, str, str, str, str]]:
+    """The dtypes and layouts that run, or the reason: a line for all kinds and operations with the same."""
     grouped: dict[tuple[str, str, str, str], list[Capability]] = {}
     for row in rows:
         grouped.setdefault((row.method, row.device, row.kind, row.operation), []).append(row)
+    operations: dict[tuple[str, str, str, str], list[str]] = {}
+    for (method, device, kind, operation), group in grouped.items():
+        operations.setdefault((method, device, kind, _verdict(group)), []).append(operation)
+    kinds: dict[tuple[str, str, str, str], list[str]] = {}
+    for (method, device, kind, text), names in operations.items():
+        kinds.setdefault((method, device, ", ".join(names), text), []).append(kind)
     table = [("method", "device", "convolution", "operation", "dtypes and layouts")]
-    for key, group in grouped.items():
-        able = [row for row in group if row.can_run]
-        if len(able) == len(group):
-            text = "all"
-        elif not able:
-            text = f"no: {group[0].reason}"
-        else:
-            text = "; ".join(
-                f"{layout}: {', '.join(row.dtype for row in able if row.layout == layout) or 'none'}"
-                for layout in LAYOUTS
-            )
-        table.append((*key, text))
+    table += [
+        (method, device, ", ".join(names), operation, text)
+        for (method, device, operation, text), names in kinds.items()
+    ]
     return table
+
+
+def _verdict(group: list[Capability]) -> str:
+    able = [row for row in group if row.can_run]
+    if len(able) == len(group):
+        return "all"
+    if not able:
+        return f"no: {group[0].reason}"
+    return "; ".join(
+        f"{layout}: {', '.join(row.dtype for row in able if row.layout == layout) or 'none'}"
+        for layout in LAYOUTS
+    )
 
 
 def _device_line(name: str, device: Any) -> str:
     if device.backend == "cpu":
-        return f"{name}: {device.isa}, {device.threads} threads of {platform.machine()}"
+        plural = "s" if device.threads != 1 else ""
+        return f"{name}: {device.isa}, {device.threads} thread{plural} of {platform.machine()}"
     shared = device.shared_bytes_per_block // 1024
     return (
         f"{name}: {device.name}, {device.multiprocessors} multiprocessors, {device.lanes} lanes, {shared} "
-        f"KiB "
-        f"shared memory per block"
+        f"KiB shared memory per block"
     )
 
 

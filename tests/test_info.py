@@ -47,6 +47,29 @@ def test_capabilities_are_the_registrys() -> None:
     assert not any(row.can_run for row in rows if row.method == "depthwise" and row.kind == "dense")
 
 
+def test_single_channels_have_a_method_of_their_own() -> None:
+    (line,) = [
+        line
+        for line in info.capability_table(info.capabilities({"cpu": _planning.device("cpu")}))
+        if line[0] == "filter2d" and not line[-1].startswith("no: ")
+    ]
+    assert line[2:4] == ("single-channel", "forward")
+
+
+def test_what_is_said_of_several_is_one_line() -> None:
+    rows = [
+        info.Capability(
+            "some", "cpu", kind, operation, "float32", "nchw", kind == "a", "never" * (kind != "a")
+        )
+        for kind in ("a", "b", "c")
+        for operation in ("forward", "input_grad")
+    ]
+    assert info.capability_table(rows)[1:] == [
+        ("some", "cpu", "a", "forward, input_grad", "all"),
+        ("some", "cpu", "b, c", "forward, input_grad", "no: never"),
+    ]
+
+
 def test_capability_table() -> None:
     def row(dtype: str, layout: str, able: bool) -> info.Capability:
         return info.Capability(
