@@ -1,11 +1,11 @@
 """Filters on a photo: edges, a blur, a filter of one's own, and one that is learnt.
 
-    python examples/filters.py [PHOTO] [FOLDER]
+    python examples/filters.py [PHOTO] [--output FOLDER]
 
 Takes a photo of scikit-image's where none is given; writes pictures into the folder where one is.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,14 @@ import convx
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Filters a photo, and learns a filter from what it did.")
+    parser.add_argument("photo", nargs="?", help="a file that Pillow reads (default: one of scikit-image's)")
+    parser.add_argument("--output", type=Path, help="folder for the pictures")
+    options = parser.parse_args()
+
     torch.manual_seed(0)
-    if len(sys.argv) > 1:
-        pixels = np.array(Image.open(sys.argv[1]).convert("RGB"))
+    if options.photo:
+        pixels = np.array(Image.open(options.photo).convert("RGB"))
     else:
         from skimage import data
 
@@ -33,11 +38,10 @@ def main() -> None:
     }
     for name, picture in pictures.items():
         print(f"{name}: {tuple(picture.shape)}, {picture.dtype}, mean {picture.float().mean():.1f}")
-        if len(sys.argv) > 2:
-            folder = Path(sys.argv[2])
-            folder.mkdir(parents=True, exist_ok=True)
+        if options.output:
+            options.output.mkdir(parents=True, exist_ok=True)
             channels_last = picture if picture.dim() == 2 else picture.permute(1, 2, 0)
-            Image.fromarray(channels_last.contiguous().numpy()).save(folder / f"{name}.png")
+            Image.fromarray(channels_last.contiguous().numpy()).save(options.output / f"{name}.png")
 
     # A filter is a parameter too: find the one that was applied.
     image = gray.float() / 255

@@ -108,7 +108,8 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "photo.png", 30, 40, 3)
     example = Path(__file__).resolve().parent.parent / "examples" / "filters.py"
-    monkeypatch.setattr("sys.argv", [str(example), str(tmp_path / "photo.png"), str(tmp_path / "out")])
+    arguments = [str(tmp_path / "photo.png"), "--output", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", [str(example), *arguments])
     runpy.run_path(str(example), run_name="__main__")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "blur.png",
