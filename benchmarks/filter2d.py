@@ -30,7 +30,7 @@ KERNELS = {
 # by name. Images of uint8 go to float32 and back for the last three.
 PEERS = {
     "cpu": ("opencv", "torch", "im2col"),
-    "cuda": ("npp", "cupy", "torch", "im2col", "cudnn_algorithms"),
+    "cuda": ("torch", "im2col", "cudnn_algorithms", "cupy", "npp"),
 }
 _COLUMNS_LIMIT = 4 << 30  # bytes of im2col
 Function = Callable[[int], Any]
@@ -104,13 +104,16 @@ def _opencv(images: list[Tensor], weights: Tensor) -> Function:
 
 
 def _cupy(images: list[Tensor], weights: Tensor) -> Function:
+    """Results are allocated beforehand: in a graph CuPy's own allocator can't."""
     cupy: Any = importlib.import_module("cupy")
     ndimage: Any = importlib.import_module("cupyx.scipy.ndimage")
     arrays, kernel = [cupy.asarray(image) for image in images], cupy.asarray(weights)
+    results = [cupy.empty_like(array) for array in arrays]
 
     def call(index: int) -> Any:
+        place = index % len(images)
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            return ndimage.correlate(arrays[index % len(arrays)], kernel, mode="constant")
+            return ndimage.correlate(arrays[place], kernel, output=results[place], mode="constant")
 
     return call
 

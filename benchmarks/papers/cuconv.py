@@ -96,7 +96,7 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     page.add("### All layers of stride 1 of the five networks", _all_layers(layers, peer))
     for part in _pictures(machine, layers, peer):
         page.draw(part)
-    page.add("### Ablation: the stages", *_stages(layers))
+    page.add("### Ablation: the stages", *_stages(layers, machine.is_gpu))
     page.add("### What reproduces, and what does not", _verdict(layers, peer, machine.is_gpu))
 
 
@@ -193,7 +193,9 @@ def _pictures(machine: Machine, layers: list[Row], peer: str) -> list[Picture]:
     return [Picture(f"cuconv-{machine.slug}", f"{machine.name}: speedup over {peer}", panels)]
 
 
-def _stages(layers: list[Row]) -> list[str]:
+def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
+    if not on_gpu:
+        return ["A CPU has one form, `cuconv/rows`: products and their sum in one sweep."]
     head = ["form", "what it is", *(f"{title}, one image" for title in _TITLES.values())]
     lines: list[list[Cell]] = []
     for name, what in STAGES.items():
@@ -213,8 +215,7 @@ def _verdict(layers: list[Row], peer: str, on_gpu: bool) -> str:
     if not pairs:
         faster = ratios((row.cudnn, row.auto) for row in single)
         won = percent(sum(each > 1 for each in faster), len(faster))
-        reason = "" if on_gpu else " The two kernels of the paper are a GPU's; on a CPU cuConv is one sweep."
-        return f"What `auto` takes is faster than {peer} on {won} of the layers at one image.{reason}"
+        return f"What `auto` takes is faster than {peer} on {won} of the layers at one image."
     text = []
     for size, title in _TITLES.items():
         found = ratios((row.cudnn, row.form(PUBLISHED)) for row in pairs if row.shape["filter"] == size)

@@ -23,7 +23,7 @@ from benchmarks.papers.text import (
 )
 from benchmarks.results import geomean
 
-PUBLISHED = ("hntmp/taps", "hntmp/general", "hntmp/cpu")  # the first that was timed
+PUBLISHED = ("hntmp/taps", "hntmp/general")  # the first that was timed
 # What the paper compares with, by the names of our records. cuDNN's implicit GEMM unfolds tiles on the fly,
 # as libdnn does. cuConv in one kernel is a direct convolution: threads, or vector lanes, own pixels.
 RIVALS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -69,6 +69,11 @@ def page(machines: Sequence[Machine]) -> Page:
     return result
 
 
+def _rivals(on_gpu: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """torch has neither Winograd nor libdnn for CPUs to ask for."""
+    return {name: rival for name, rival in RIVALS.items() if on_gpu or "cuDNN" not in rival[0]}
+
+
 def _published(row: Row) -> float | None:
     return next((us for name in PUBLISHED if (us := row.form(name)) is not None), None)
 
@@ -84,19 +89,20 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     page.add(
         f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"
     )
-    page.add(_resnet(layers, own), _missing(layers, machine.is_gpu))
+    page.add(_resnet(layers, own, machine.is_gpu), _missing(layers, machine.is_gpu))
     picture = _picture(machine, layers, own)
     if picture:
         page.draw(picture)
     page.add("### Ablation: tiles, and channels split over blocks", *_forms(layers))
-    page.add("### cuConv's 94 layers, one image", _cuconv_layers(rows, own))
+    page.add("### cuConv's layers, one image", _cuconv_layers(rows, own))
     page.add("### What reproduces, and what does not", _verdict(layers, rows, own, machine.is_gpu))
 
 
-def _resnet(layers: list[Row], own: str) -> str:
+def _resnet(layers: list[Row], own: str, on_gpu: bool) -> str:
+    rivals = _rivals(on_gpu)
     head = [
         "layer",
-        *(title for title, _ in RIVALS.values()),
+        *(title for title, _ in rivals.values()),
         own,
         "HNTMP, as published",
         "HNTMP",
@@ -107,7 +113,7 @@ def _resnet(layers: list[Row], own: str) -> str:
         [
             f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']} to "
             f"{row.shape['out_channels']}",
-            *(us(_rival(row, patterns)) for _, patterns in RIVALS.values()),
+            *(us(_rival(row, patterns)) for _, patterns in rivals.values()),
             *(us(row.cudnn), us(_published(row)), us(row.form("hntmp/*"))),
             *(row.form_name("hntmp/*").partition("/")[2], us(row.auto)),
         ]
@@ -117,13 +123,13 @@ def _resnet(layers: list[Row], own: str) -> str:
     mean: list[Cell] = ["**times HNTMP's, geomean**"]
     mean += [
         mean_ratio((_rival(row, patterns), ours) for row, ours in zip(layers, best, strict=True))
-        for _, patterns in RIVALS.values()
+        for _, patterns in rivals.values()
     ]
     mean += [mean_ratio((row.cudnn, ours) for row, ours in zip(layers, best, strict=True))]
     mean += [mean_ratio((_published(row), ours) for row, ours in zip(layers, best, strict=True)), "", "", ""]
     claimed: list[Cell] = [
         f"paper, {claims.HNTMP_HARDWARE}",
-        *(claims.HNTMP_SPEEDUP[name] for name in RIVALS),
+        *(claims.HNTMP_SPEEDUP[name] for name in rivals),
     ]
     claimed += [""] * (len(head) - len(claimed))
     head, lines = without_empty_columns(head, [*lines, mean, claimed])
@@ -135,7 +141,7 @@ def _missing(layers: list[Row], on_gpu: bool) -> str:
     if any(row.peer("cudnn_*") for row in layers):
         return "cuDNN's algorithms by name, through its C interface; the faster of its two where it has two."
     if not on_gpu:
-        return "torch has no Winograd and no libdnn for CPUs to ask for."
+        return "torch has neither Winograd nor libdnn for CPUs to ask for."
     return (
         "torch has no way to ask cuDNN for one of its algorithms (`torch.backends.cudnn.benchmark` takes the "
         "fastest that it finds). `--peers cudnn_algorithms` times them by name: not measured yet."
@@ -205,7 +211,7 @@ def _cuconv_layers(rows: Rows, own: str) -> str:
 
 def _verdict(layers: list[Row], rows: Rows, own: str, on_gpu: bool) -> str:
     text = []
-    for name, (title, patterns) in RIVALS.items():
+    for name, (title, patterns) in _rivals(on_gpu).items():
         mean = mean_ratio((_rival(row, patterns), row.form("hntmp/*")) for row in layers)
         if mean is None:
             text.append(f"- {title}: not measured.")

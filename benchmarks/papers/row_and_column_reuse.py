@@ -262,10 +262,13 @@ def _verdict(images: list[Row], layers: list[Row]) -> str:
     rows = mean_ratio((row.form("filter2d/direct"), row.form("filter2d/row_reuse")) for row in forced)
     if columns and rows:
         text.append(
-            f"- Alone, column reuse gives {times(columns)} and row reuse {times(rows)} over no reuse at all: "
-            f"the {'first' if columns > rows else 'second'} is what pays here. A shuffle takes about as long "
-            "as a load that hits the nearest cache, so that exchanging every column can't gain much on such "
-            "a machine."
+            f"- Alone, column reuse gives {times(columns)} and row reuse {times(rows)} over no reuse at all."
+            + (
+                " A shuffle, or a shift of vectors, takes about as long as a load that hits the nearest "
+                "cache: exchanging every column gains less here than not loading rows again."
+                if columns < rows
+                else ""
+            )
         )
     for size, members in _by_filter(layers):
         batch = max(row.batch for row in members)
@@ -284,7 +287,7 @@ def _verdict(images: list[Row], layers: list[Row]) -> str:
         text.append(
             f"- Depthwise {size}x{size} at batch {batch}: {times(mean)} times as fast as torch's best in the "
             f"mean and {times(most)} at most (the paper: {claimed_mean} and {claimed_most}, over cuDNN): "
-            f"**{word}**. What can be gained is spent: these kernels take the time of {times(1 / floor)} "
-            "copies of their data."
+            f"**{word}**. convx takes the time of {times(1 / floor)} copies of the data"
+            + (": there is little left to gain." if floor > 0.7 else ".")
         )
     return "\n".join(text) if text else NOT_MEASURED
