@@ -6,8 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.papers import cuconv, depthwise_separable, hntmp, row_and_column_reuse
+from benchmarks.papers.cuconv import page as cuconv
+from benchmarks.papers.depthwise_separable import page as depthwise_separable
+from benchmarks.papers.hntmp import page as hntmp
 from benchmarks.papers.measurements import machines
+from benchmarks.papers.row_and_column_reuse import page as row_and_column_reuse
 from benchmarks.papers.text import Page
 from benchmarks.results import RESULTS
 
@@ -16,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def pages(results: Path = RESULTS) -> list[Page]:
     found = list(machines(results))
-    return [module.page(found) for module in (cuconv, hntmp, depthwise_separable, row_and_column_reuse)]
+    return [page(found) for page in (cuconv, hntmp, depthwise_separable, row_and_column_reuse)]
 
 
 def stale(written: Sequence[Page], folder: Path) -> list[str]:
