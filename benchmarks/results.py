@@ -127,6 +127,20 @@ def _grouped(records: Iterable[Record], label: Callable[[Record], tuple[str, ...
     return result
 
 
+def over_peers(records: Iterable[Record]) -> dict[tuple[str, ...], dict[str, float]]:
+    """Geomean of each peer's time over convx's, by operation, precision and layout; one that could not run a
+    case is compared on the others."""
+    groups: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for record in records:
+        if record.get("chosen_by") == "auto" and "floor_us" in record:
+            group = groups.setdefault((record["operation"], precision(record), record["layout"]), {})
+            for name, time in record["peers_us"].items():
+                group.setdefault(name, []).append(time / record["convx_us"])
+    return {
+        label: {name: geomean(values) for name, values in group.items()} for label, group in groups.items()
+    }
+
+
 def precision(record: Record) -> str:
     return "tf32" if record.get("tf32") else str(record["dtype"])
 

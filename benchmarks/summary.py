@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import RESULTS, Results, load, overall, summarize
+from benchmarks.results import RESULTS, Results, load, over_peers, overall, summarize
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 TABLES = RESULTS / "README.md"
@@ -73,7 +73,7 @@ def _section(path: Path, results: Results) -> str:
         versions += f", cuDNN {environment['cudnn']}"
     where = path.relative_to(RESULTS)
     head = f'\n<a id="{_anchor(path)}"></a>\n\n## {environment["device"]}: {results.suite}\n\n'
-    body = _host(results) if results.suite == "host" else _groups(results)
+    body = _host(results) if results.suite == "host" else f"{_groups(results)}\n\n{_peers(results)}"
     return f"{head}{versions}, [{where}]({where}), by `{results.command}`\n\n{body}\n"
 
 
@@ -88,6 +88,22 @@ def _groups(results: Results) -> str:
             f"| {operation} | {dtype} | {layout} | {group} | {row.fraction_of_floor:.2f} "
             f"| {row.peer_fraction:.2f} | {row.speedup:.2f} | {row.slower} of {row.count} |"
         )
+    return "\n".join(lines)
+
+
+def _peers(results: Results) -> str:
+    """How convx stands to each of them."""
+    groups = over_peers(results.records.values())
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    lines = [
+        "Times faster than each peer, geomean over the cases that it can run:",
+        "",
+        "| operation | dtype | layout | " + " | ".join(names) + " |",
+        "|---|---|---|" + "---:|" * len(names),
+    ]
+    for label, group in groups.items():
+        cells = [f"{group[name]:.2f}" if name in group else "" for name in names]
+        lines.append("| " + " | ".join((*label, *cells)) + " |")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from benchmarks.environment import device_slug
 from benchmarks.operands import in_layout, operands, sets_for
 from benchmarks.peers import CPU_PEERS, contenders
 from benchmarks.refcheck import Reference, error_ratio
-from benchmarks.results import RESULTS, best_peer, geomean, is_slower, load, summarize
+from benchmarks.results import RESULTS, best_peer, geomean, is_slower, load, over_peers, summarize
 from benchmarks.suites import (
     LAYOUTS,
     OPERATIONS,
@@ -210,6 +210,11 @@ def test_summary_counts_what_is_slower() -> None:
     assert row.count == 2 and row.slower == 1
     assert row.fraction_of_floor == pytest.approx(geomean([1 / 2, 1 / 8]))
     assert row.speedup == pytest.approx(geomean([3 / 2, 3 / 8]))
+    forced = record | {"chosen_by": "forced", "convx_us": 1.0}
+    alone = slow | {"peers_us": {"torch": 4.0}}
+    (label,), (found,) = zip(*over_peers([record, alone, forced]).items(), strict=True)
+    assert label == ("forward", "float32", "nchw")
+    assert found == pytest.approx({"torch": 1.0, "cudnn": 1.5, "torch_channels_last": 0.25})
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
