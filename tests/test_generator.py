@@ -229,5 +229,21 @@ def test_what_is_not_generated_says_why(changes: dict[str, Any], reason: str) ->
     assert not supported and reason in said
     with pytest.raises(ValueError, match=reason):
         generator.tilings(pointwise(**changes), DEVICES["h200"])
-    supported, said = generator.supports(pointwise(), _core.Device.host_cpu(1))
-    assert not supported and "GPUs alone" in said
+
+
+def test_a_cpu_has_tilings_but_no_sources() -> None:
+    problem, cpu = pointwise(), _core.Device.host_cpu(1)
+    assert generator.supports(problem, cpu) == (True, "")
+    generated, said = generator.has_source(problem, cpu)
+    assert not generated and "GPUs alone" in said
+    with pytest.raises(ValueError, match="GPUs alone"):
+        generator.source(problem, cpu, generator.tilings(problem, cpu)[0])
+    assert generator.has_source(problem, DEVICES["h200"]) == (True, "")
+
+
+def test_lanes_along_pixels_are_for_cpus() -> None:
+    tiling = generator.Tiling(
+        wave_w=8, wave_c=64, wave_n=4, repeat_w=4, repeat_c=1, block_n=2, group_c=1, pixel_lanes=True
+    )
+    (check,) = generator.check(pointwise(), DEVICES["h200"], tiling)
+    assert check.constraint == "parameters" and not check.holds and "CPUs" in check.reason

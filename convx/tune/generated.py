@@ -22,7 +22,7 @@ def tilings(problem: Any, device: Any) -> list[Any]:
     """The most promising tilings of the direct form and of channel distribution; none where the generator has
     no kernel for the problem. Of those that share a kernel (Block_N is no part of it) the first."""
     generator = _libraries.core().generator
-    if not generator.supports(problem, device)[0]:
+    if not generator.has_source(problem, device)[0]:
         return []
     distinct: dict[tuple[int, ...], Any] = {}
     for tiling in generator.tilings(problem, device, most=_SEARCHED):

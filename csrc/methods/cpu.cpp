@@ -5,6 +5,7 @@
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
 #include "methods/launchers.h"
+#include "methods/pointwise/pointwise.h"
 
 namespace convx {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 const CpuLauncher kLaunchers[] = {
     {&depthwise::method, depthwise::launch_cpu, nullptr},
     {&filter2d::method, filter2d::launch_cpu, nullptr},
+    {&pointwise::method, pointwise::launch_cpu, pointwise::pack_weight_cpu},
     {&hntmp::method, hntmp::launch_cpu, hntmp::pack_weight_cpu},
     {&cuconv::method, cuconv::launch_cpu, cuconv::pack_weight_cpu},
 };

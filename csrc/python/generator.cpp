@@ -14,7 +14,7 @@ using namespace convx::pointwise::generator;
 namespace {
 
 Tiling make_tiling(int wave_w, int wave_c, int wave_n, int repeat_w, int repeat_c, int block_n, int group_c,
-                   int stage_c) {
+                   int stage_c, bool pixel_lanes) {
   Tiling tiling;
   tiling.wave_w = wave_w;
   tiling.wave_c = wave_c;
@@ -24,14 +24,19 @@ Tiling make_tiling(int wave_w, int wave_c, int wave_n, int repeat_w, int repeat_
   tiling.block_n = block_n;
   tiling.group_c = group_c;
   tiling.stage_c = stage_c == 0 ? group_c : stage_c;
+  tiling.pixel_lanes = pixel_lanes;
   return tiling;
 }
 
-void require_supported(const ConvProblem& problem, const DeviceTraits& device) {
-  const Support support = supports(problem, device);
+void require(const Support& support, const char* what, const ConvProblem& problem,
+             const DeviceTraits& device) {
   if (support.ok) return;
-  throw InvalidArgument("problem: no kernel is generated for " + describe(problem) + " on " + device.name +
+  throw InvalidArgument(std::string("problem: ") + what + " for " + describe(problem) + " on " + device.name +
                         ": " + support.reason);
+}
+
+void require_supported(const ConvProblem& problem, const DeviceTraits& device) {
+  require(supports(problem, device), "there are no tilings", problem, device);
 }
 
 void require_allowed(const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
@@ -49,7 +54,7 @@ void bind_generator(py::module_& parent) {
   py::class_<Tiling>(module, "Tiling", "How a pointwise kernel divides its work: Table 1 of the paper.")
       .def(py::init(&make_tiling), py::kw_only(), py::arg("wave_w"), py::arg("wave_c"), py::arg("wave_n"),
            py::arg("repeat_w"), py::arg("repeat_c"), py::arg("block_n"), py::arg("group_c"),
-           py::arg("stage_c") = 0)
+           py::arg("stage_c") = 0, py::arg("pixel_lanes") = false)
       .def_readonly("wave_w", &Tiling::wave_w)
       .def_readonly("wave_c", &Tiling::wave_c)
       .def_readonly("wave_n", &Tiling::wave_n)
@@ -58,6 +63,7 @@ void bind_generator(py::module_& parent) {
       .def_readonly("block_n", &Tiling::block_n)
       .def_readonly("group_c", &Tiling::group_c)
       .def_readonly("stage_c", &Tiling::stage_c)
+      .def_readonly("pixel_lanes", &Tiling::pixel_lanes)
       .def("describe", [](const Tiling& tiling) { return describe(tiling); })
       .def("__repr__", [](const Tiling& tiling) { return "Tiling(" + describe(tiling) + ")"; })
       .def("__eq__", [](const Tiling& a, const Tiling& b) { return a == b; });
@@ -72,6 +78,13 @@ void bind_generator(py::module_& parent) {
       "supports",
       [](const ConvProblem& problem, const DeviceTraits& device) {
         const Support support = supports(problem, device);
+        return std::make_pair(support.ok, support.reason);
+      },
+      py::arg("problem"), py::arg("device"));
+  module.def(
+      "has_source",
+      [](const ConvProblem& problem, const DeviceTraits& device) {
+        const Support support = has_source(problem, device);
         return std::make_pair(support.ok, support.reason);
       },
       py::arg("problem"), py::arg("device"));
@@ -102,6 +115,7 @@ void bind_generator(py::module_& parent) {
   module.def(
       "source",
       [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+        require(has_source(problem, device), "no kernel is generated", problem, device);
         require_allowed(problem, device, tiling);
         return source(problem, tiling, device.lanes);
       },
@@ -109,6 +123,7 @@ void bind_generator(py::module_& parent) {
   module.def(
       "launch_shape",
       [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {
+        require(has_source(problem, device), "no kernel is generated", problem, device);
         require_allowed(problem, device, tiling);
         const LaunchShape shape = launch_shape(tiling, Space(problem, device));
         return py::dict(py::arg("blocks") = shape.blocks, py::arg("threads") = shape.threads,

@@ -13,11 +13,16 @@ enum Kernel : int {
   kFmaWeight = 1,  // fma/: weight_grad
   kTensor = 2,     // tensor/: nchw forward and input_grad on matrix units
   kGenerated = 3,  // generator/: forward, kernels that convx.tune compiled for this very problem
+  // cpu/, tilings of generator/: forward and input_grad with vector lanes along pixels or along filters
+  kCpuPixels = 4,
+  kCpuFilters = 5,
+  kCpuWeight = 6,  // cpu/: weight_grad
 };
 
 // Adds every plan that can run the problem, none where the family can't.
 using Append = void(const ConvProblem&, const DeviceTraits&, std::vector<Plan>&);
 Append append_fma, append_fma_weight, append_tensor, append_generated;
+Append append_cpu, append_cpu_weight;
 
 // Launching half, in the GPU library alone.
 using Launch = void(const Plan&, const ConvProblem&, const Pointers&, Stream);

@@ -9,15 +9,16 @@
 namespace convx::pointwise {
 namespace {
 
-constexpr Append* kFamilies[] = {append_tensor, append_fma, append_fma_weight, append_generated};
+constexpr Append* kGpuFamilies[] = {append_tensor, append_fma, append_fma_weight, append_generated};
+constexpr Append* kCpuFamilies[] = {append_cpu, append_cpu_weight};
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("it runs on GPUs alone");
   if (problem.filter_height != 1 || problem.filter_width != 1) {
     return Support::no("the filter is not 1x1 (" + std::to_string(problem.filter_height) + "x" +
                        std::to_string(problem.filter_width) + ")");
   }
   if (problem.batch == 0) return Support::no("the batch is empty");
+  if (device.backend == Backend::cpu) return Support::yes();
   constexpr int64_t kMost =
       INT32_MAX - 1024;  // pixels and channels are counted in 32 bits, tiles may pass them
   const int64_t most = std::max({problem.batch * problem.in_height * problem.in_width,
@@ -32,7 +33,11 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
 
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
   std::vector<Plan> plans;
-  for (Append* append : kFamilies) append(problem, device, plans);
+  if (device.backend == Backend::cpu) {
+    for (Append* append : kCpuFamilies) append(problem, device, plans);
+  } else {
+    for (Append* append : kGpuFamilies) append(problem, device, plans);
+  }
   for (Plan& plan : plans) plan.method = &method;
   take_measured_times(problem, device, plans);
   std::stable_sort(plans.begin(), plans.end(),

@@ -11,6 +11,8 @@ extern const Method method;
 
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                 const ThreadPool& pool, CpuIsa isa);
+void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+                     const ThreadPool& pool);
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "methods/pointwise/generator/cpu.h"
 #include "methods/pointwise/generator/tiling.h"
 
 namespace convx::pointwise::generator {
@@ -11,8 +12,8 @@ constexpr int kMostWaves = 16;  // of a block, as in the paper
 constexpr int kMostStage = 64;  // input channels of a buffer
 constexpr double kClock_GHz = 1.7;
 
-double ceil_divide(int64_t a, int64_t b) {
-  return static_cast<double>((a + b - 1) / b);
+double whole_tiles(int64_t a, int64_t b) {
+  return static_cast<double>(ceil_divide(a, b));
 }
 
 // Wave_W: the factors of the width that the paper takes and, where tiles may be ragged, whole vectors.
@@ -52,7 +53,7 @@ void for_each_tiling(const Space& space, bool exact, const Visit& visit) {
 // smallest ones stay whatever they waste.
 bool is_wasteful(const Tiling& t, const Space& s) {
   const auto sticks_out = [](int64_t extent, int tile) {
-    return 2 * ceil_divide(extent, tile) * tile > 3.0 * static_cast<double>(extent);
+    return 2 * whole_tiles(extent, tile) * tile > 3.0 * static_cast<double>(extent);
   };
   const bool is_one_filter_a_lane = t.tile_c() == t.rows(s.device.lanes);
   return (t.tile_w() > 1 && sticks_out(s.pixels, t.tile_w())) ||
@@ -65,11 +66,12 @@ bool is_wasteful(const Tiling& t, const Space& s) {
 
 double predicted_us(const Tiling& t, const Space& s) {
   const DeviceTraits& device = s.device;
-  const double tiles = ceil_divide(s.pixels, t.tile_w()) * ceil_divide(s.out_channels, t.tile_c()) *
+  if (device.backend == Backend::cpu) return cpu::predicted_us(t, s);
+  const double tiles = whole_tiles(s.pixels, t.tile_w()) * whole_tiles(s.out_channels, t.tile_c()) *
                        static_cast<double>(s.groups * s.batch);
   const double resident = std::min<double>(t.block_n, std::ceil(tiles / device.multiprocessors));
   const double turns = std::ceil(tiles / (static_cast<double>(device.multiprocessors) * t.block_n));
-  const double chunks = ceil_divide(s.in_channels, t.stage_c);
+  const double chunks = whole_tiles(s.in_channels, t.stage_c);
   // Cycles a chunk takes of a multiprocessor, by the unit that is busiest.
   const double rate = device.fp32_TFLOPs * 1e3 / 2 / device.multiprocessors / kClock_GHz;  // multiply-adds
   const double products = double(t.tile_w()) * t.tile_c() * t.stage_c * s.accumulator_registers;
@@ -94,6 +96,11 @@ std::vector<Tiling> tilings(const ConvProblem& problem, const DeviceTraits& devi
   std::vector<std::pair<double, Tiling>> ranked;
   if (!supports(problem, device).ok) return {};
   const Space space(problem, device);
+  if (device.backend == Backend::cpu) {
+    std::vector<Tiling> found = cpu::tilings(space, exact);
+    if (found.size() > most) found.resize(most);
+    return found;
+  }
   for_each_tiling(space, exact, [&](const Tiling& tiling) {
     if (is_wasteful(tiling, space) || !is_allowed(tiling, space, exact)) return;
     ranked.emplace_back(predicted_us(tiling, space), tiling);

@@ -242,6 +242,13 @@ std::string digest(const std::string& text) {
 
 }  // namespace
 
+Support has_source(const ConvProblem& problem, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) {
+    return Support::no("kernels are generated for GPUs alone; a CPU's are compiled beforehand");
+  }
+  return supports(problem, device);
+}
+
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes) {
   const std::string parts = element_type(problem.dtype) + activation(problem.activation, problem.dtype) +
                             "\n" + constants(problem, tiling, lanes) + input_pixel(problem) +

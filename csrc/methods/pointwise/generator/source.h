@@ -16,7 +16,10 @@ struct Source {
   std::string text;
 };
 
-// For a problem that supports() and a tiling that is_allowed() on a device with waves of that many lanes.
+// Whether a problem's tilings have sources: those of CPUs are compiled beforehand.
+Support has_source(const ConvProblem& problem, const DeviceTraits& device);
+
+// For a problem that has_source() and a tiling that is_allowed() on a device with waves of that many lanes.
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes);
 
 // The kernel's parameters are input, weight, bias (not read where the problem has none), output, and the

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "methods/pointwise/generator/constraint.h"
+#include "methods/pointwise/generator/cpu.h"
+
 namespace convx::pointwise::generator {
 namespace {
 
@@ -11,41 +14,12 @@ constexpr int kCompilerRegisters = 30;              // section 5.1.3
 constexpr int kSharedReserve = 1024;                // CUDA keeps a KiB of every block's share to itself
 constexpr int kMostThreadRegisters[] = {255, 256};  // NVIDIA, AMD
 
-int64_t ceil_divide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-bool is_power_of_two(int64_t value) {
-  return value > 0 && (value & (value - 1)) == 0;
-}
-
-std::string text(int64_t value) {
-  return std::to_string(value);
-}
-
-std::string tiles(const char* what, int64_t tile, const char* extent_name, int64_t extent, bool exact) {
-  const std::string numbers =
-      std::string(what) + " = " + text(tile) + " over " + text(extent) + " " + extent_name;
-  if (extent % tile == 0) return numbers + ": every tile is whole";
-  return numbers + ": the last tile has " + text(extent % tile) +
-         (exact ? ", and exact tiles were asked for" : ", the rest of it is masked");
-}
-
-struct Constraint {
-  const char* name;
-  bool (*holds)(const Tiling&, const Space&, bool exact);
-  std::string (*reason)(const Tiling&, const Space&, bool exact);
-};
-
-// Where a constraint before it fails, a later one may divide by zero: each looks at its own numbers first.
-bool has_positive_parameters(const Tiling& t) {
-  return t.wave_w > 0 && t.wave_c > 0 && t.wave_n > 0 && t.repeat_w > 0 && t.repeat_c > 0 && t.block_n > 0 &&
-         t.group_c > 0 && t.stage_c > 0;
-}
-
-const Constraint kConstraints[] = {
-    {"parameters", [](const Tiling& t, const Space&, bool) { return has_positive_parameters(t); },
-     [](const Tiling& t, const Space&, bool) { return "each must be at least 1: " + describe(t); }},
+const std::vector<Constraint> kConstraints = {
+    {"parameters",
+     [](const Tiling& t, const Space&, bool) { return has_positive_parameters(t) && !t.pixel_lanes; },
+     [](const Tiling& t, const Space&, bool) {
+       return "each must be at least 1, and lanes along pixels are for CPUs: " + describe(t);
+     }},
     // The paper asks for factors of the output width and channels, so that no lane diverges. Tiles that stick
     // out are allowed unless exact: their loads and stores are masked by selects, and no lane leaves.
     {"Wave_W",
@@ -148,11 +122,20 @@ const Constraint kConstraints[] = {
      }},
 };
 
+bool is_cpu(const Space& space) {
+  return space.device.backend == Backend::cpu;
+}
+
+const std::vector<Constraint>& constraints_of(const Space& space) {
+  return is_cpu(space) ? cpu::constraints() : kConstraints;
+}
+
 }  // namespace
 
 bool Tiling::operator==(const Tiling& other) const {
   const auto fields = [](const Tiling& t) {
-    return std::tie(t.wave_w, t.wave_c, t.wave_n, t.repeat_w, t.repeat_c, t.block_n, t.group_c, t.stage_c);
+    return std::tie(t.wave_w, t.wave_c, t.wave_n, t.repeat_w, t.repeat_c, t.block_n, t.group_c, t.stage_c,
+                    t.pixel_lanes);
   };
   return fields(*this) == fields(other);
 }
@@ -160,7 +143,8 @@ bool Tiling::operator==(const Tiling& other) const {
 std::string describe(const Tiling& t) {
   return "wave_w=" + text(t.wave_w) + " wave_c=" + text(t.wave_c) + " wave_n=" + text(t.wave_n) +
          " repeat_w=" + text(t.repeat_w) + " repeat_c=" + text(t.repeat_c) + " block_n=" + text(t.block_n) +
-         " group_c=" + text(t.group_c) + " stage_c=" + text(t.stage_c);
+         " group_c=" + text(t.group_c) + " stage_c=" + text(t.stage_c) +
+         (t.pixel_lanes ? " pixel_lanes=1" : "");
 }
 
 Space::Space(const ConvProblem& problem, const DeviceTraits& of)
@@ -171,7 +155,10 @@ Space::Space(const ConvProblem& problem, const DeviceTraits& of)
       batch(problem.batch),
       element_bytes(static_cast<int>(element_size(problem.dtype))),
       accumulator_registers(problem.dtype == DType::float64 ? 2 : 1),
-      device(of) {}
+      channels_last(problem.layout == Layout::nhwc),
+      device(of) {
+  if (of.backend == Backend::cpu) cpu::complete(*this, problem);
+}
 
 int row_pitch(int elements, int element_bytes) {
   const int pieces = static_cast<int>(ceil_divide(int64_t(elements) * element_bytes, 16)) | 1;
@@ -179,23 +166,27 @@ int row_pitch(int elements, int element_bytes) {
 }
 
 int64_t shared_limit(const Tiling& t, const Space& s) {
+  if (is_cpu(s)) return cpu::shared_limit(t, s);
   const int reserve = s.device.backend == Backend::cuda ? kSharedReserve : 0;
   const int64_t share = s.device.shared_bytes_per_multiprocessor / t.block_n - reserve;
   return std::min<int64_t>(share, s.device.shared_bytes_per_block);
 }
 
 int64_t register_limit(const Tiling& t, const Space& s) {
+  if (is_cpu(s)) return cpu::register_limit(t, s);
   const int64_t threads = static_cast<int64_t>(t.block_n) * t.threads(s.device.lanes);
   const int most = kMostThreadRegisters[s.device.backend == Backend::hip];
   return std::min<int64_t>(s.device.registers_per_multiprocessor / threads, most);
 }
 
 int64_t used_shared(const Tiling& t, const Space& s) {
+  if (is_cpu(s)) return cpu::used_shared(t, s);
   const int64_t pitches = row_pitch(t.tile_w(), s.element_bytes) + row_pitch(t.tile_c(), s.element_bytes);
   return s.element_bytes * t.stage_c * pitches * 2;
 }
 
 int64_t temporary_registers(const Tiling& t, const Space& s) {
+  if (is_cpu(s)) return cpu::temporary_registers(t, s);
   const int64_t threads = t.threads(s.device.lanes);
   return (ceil_divide(int64_t(t.tile_w()) * t.stage_c, threads) +
           ceil_divide(int64_t(t.tile_c()) * t.stage_c, threads)) *
@@ -203,6 +194,7 @@ int64_t temporary_registers(const Tiling& t, const Space& s) {
 }
 
 int64_t used_registers(const Tiling& t, const Space& s) {
+  if (is_cpu(s)) return cpu::used_registers(t, s);
   const int64_t thread_c = t.thread_c(s.device.lanes);
   const int64_t sums_and_operands = t.wave_w * thread_c + t.wave_w + thread_c;
   return sums_and_operands * s.accumulator_registers + temporary_registers(t, s) + kCompilerRegisters;
@@ -210,7 +202,7 @@ int64_t used_registers(const Tiling& t, const Space& s) {
 
 std::vector<Check> check(const Tiling& tiling, const Space& space, bool exact) {
   std::vector<Check> checks;
-  for (const Constraint& constraint : kConstraints) {
+  for (const Constraint& constraint : constraints_of(space)) {
     checks.push_back(
         {constraint.name, constraint.holds(tiling, space, exact), constraint.reason(tiling, space, exact)});
     // What these make sure of is divided by below.
@@ -221,12 +213,13 @@ std::vector<Check> check(const Tiling& tiling, const Space& space, bool exact) {
 }
 
 bool is_allowed(const Tiling& tiling, const Space& space, bool exact) {
-  return std::all_of(std::begin(kConstraints), std::end(kConstraints),
+  const std::vector<Constraint>& all = constraints_of(space);
+  return std::all_of(all.begin(), all.end(),
                      [&](const Constraint& constraint) { return constraint.holds(tiling, space, exact); });
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("kernels are generated for GPUs alone");
+  if (device.backend == Backend::cpu) return cpu::supports(problem);
   if (problem.operation != Operation::forward) return Support::no("kernels are generated for forward alone");
   if (problem.filter_height != 1 || problem.filter_width != 1) {
     return Support::no("the filter is " + text(problem.filter_height) + "x" + text(problem.filter_width) +

@@ -1,0 +1,160 @@
+// Both ends of a task: source pixels and filters to accumulators, and sums to memory, with bias and
+// activation.
+#pragma once
+#include "methods/pointwise/cpu/outer.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+namespace products {
+
+using pointwise::Grid;
+using pointwise::ProductJob;
+using pointwise::Side;
+using pointwise::WeightJob;
+
+// Where pixels first to first + count - 1 of a grid lie in an image.
+CONVX_INLINE void list_pixels(const Grid& grid, const Side& side, int64_t first, int64_t count,
+                              int64_t* pixels) {
+  int64_t row = first / grid.width, column = first % grid.width;
+  for (int64_t i = 0; i < count; ++i) {
+    pixels[i] = side.pixel(row, column);
+    if (++column == grid.width) column = 0, ++row;
+  }
+}
+
+template <class T>
+CONVX_INLINE void widen_row(const T* row, int64_t count, Accumulator<T>* widened) {
+  constexpr int L = kLanes<Accumulator<T>>;
+  int64_t i = 0;
+  for (; i + L <= count; i += L) store<L>(widened + i, load<L>(row + i));
+  if (i == count) return;
+  if (count >= L) {
+    store<L>(widened + count - L, load<L>(row + count - L));
+  } else {
+    for (; i < count; ++i) widened[i] = widen(row[i]);
+  }
+}
+
+// Filters as accumulators: those of 16 bits are widened once for all pixels that meet them.
+template <class T>
+CONVX_INLINE const Accumulator<T>* widened(const T* values, int64_t count, Accumulator<T>* memory) {
+  if constexpr (sizeof(T) == sizeof(Accumulator<T>)) {
+    return values;
+  } else {
+    widen_row(values, count, memory);
+    return memory;
+  }
+}
+
+// Pixels of an image for a task: neighbours from `first` on, or where `list` says.
+struct Pixels {
+  int64_t first, count;
+  const int64_t* list;  // null for neighbours
+};
+
+// Planes to [channel][pixel], zeros up to pitch, which is a multiple of the lanes.
+template <class T>
+__attribute__((noinline)) void stage_planes(const T* planes, int64_t plane, int64_t channels,
+                                            const Pixels& pixels, int64_t pitch, Accumulator<T>* staged) {
+  using A = Accumulator<T>;
+  constexpr int L = kLanes<A>;
+  for (int64_t c = 0; c < channels; ++c, planes += plane, staged += pitch) {
+    store<L>(staged + pitch - L, Simd<A, L>{});
+    if (pixels.list == nullptr) {
+      widen_row(planes + pixels.first, pixels.count, staged);
+    } else {
+      for (int64_t i = 0; i < pixels.count; ++i) staged[i] = widen(planes[pixels.list[i]]);
+    }
+  }
+}
+
+// Pixels of channels_last to [pixel][channel].
+template <class T>
+__attribute__((noinline)) void stage_pixels(const T* image, int64_t pixel_step, int64_t channels,
+                                            const Pixels& pixels, int64_t pitch, Accumulator<T>* staged) {
+  for (int64_t i = 0; i < pixels.count; ++i, staged += pitch) {
+    const int64_t pixel = pixels.list == nullptr ? pixels.first + i : pixels.list[i];
+    widen_row(image + pixel * pixel_step, channels, staged);
+  }
+}
+
+// A finished vector of one plane, its first `count` lanes from the at-th pixel on.
+template <class T, int L>
+CONVX_INLINE void store_pixels(T* plane, const Pixels& pixels, int64_t at, Simd<Accumulator<T>, L> value,
+                               int64_t count) {
+  if (pixels.list == nullptr) {
+    T* const target = plane + pixels.first + at;
+    count == L ? store<L>(target, value) : store_some<L>(target, value, count);
+    return;
+  }
+  T lanes[L];
+  store<L>(lanes, value);
+  for (int64_t i = 0; i < count; ++i) plane[pixels.list[at + i]] = lanes[i];
+}
+
+// One filter's sums, [pixel], to its plane.
+template <class T>
+CONVX_INLINE void finish_row(const Accumulator<T>* sums, const Epilogue<Accumulator<T>>& epilogue,
+                             const Pixels& pixels, T* plane) {
+  constexpr int L = kLanes<Accumulator<T>>;
+  for (int64_t i = 0; i < pixels.count; i += L) {
+    store_pixels<T, L>(plane, pixels, i, epilogue.template operator()<L>(load<L>(sums + i)),
+                       minimum(pixels.count - i, L));
+  }
+}
+
+// Sums whose lanes are neighbouring channels: [pixel][step], of which a vector at a time.
+template <class T>
+struct ChannelSums {
+  using A = Accumulator<T>;
+  static constexpr int L = kLanes<A>;
+  using V = Simd<A, L>;
+  const A* sums;
+  int64_t step;
+  V bias;
+  Activation activation;
+  int64_t channels;  // of the lanes, those that exist
+
+  CONVX_INLINE V at(int64_t pixel) const {
+    return activate<A, L>(load<L>(sums + pixel * step) + bias, activation);
+  }
+
+  // image: of the lanes' first channel.
+  CONVX_INLINE void to_channels_last(const Pixels& pixels, T* image, int64_t pixel_step) const {
+    for (int64_t i = 0; i < pixels.count; ++i) {
+      const int64_t pixel = pixels.list == nullptr ? pixels.first + i : pixels.list[i];
+      T* const target = image + pixel * pixel_step;
+      channels == L ? store<L>(target, at(i)) : store_some<L>(target, at(i), channels);
+    }
+  }
+
+  CONVX_INLINE void to_planes(const Pixels& pixels, T* planes, int64_t plane) const {
+    if constexpr (L >= 4) {
+      for (int64_t begin = 0; begin < pixels.count; begin += L) {
+        // The last step may repeat pixels.
+        const int64_t first = minimum(begin, maximum(pixels.count - L, 0));
+        const int64_t count = minimum(pixels.count - first, L);
+        V v[L];
+        CONVX_UNROLLED
+        for (int p = 0; p < L; ++p) v[p] = p < count ? at(first + p) : V{};
+        transpose<V, L>(v);
+        CONVX_UNROLLED
+        for (int k = 0; k < L; ++k) {
+          if (k < channels) store_pixels<T, L>(planes + k * plane, pixels, first, v[k], count);
+        }
+      }
+    } else {
+      for (int64_t i = 0; i < pixels.count; ++i) {
+        const V value = at(i);
+        const int64_t pixel = pixels.list == nullptr ? pixels.first + i : pixels.list[i];
+        for (int64_t k = 0; k < channels; ++k) {
+          store_one(planes + k * plane + pixel, static_cast<A>(value[k]));
+        }
+      }
+    }
+  }
+};
+
+}  // namespace products
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx

@@ -1,0 +1,70 @@
+// The CPU candidates: the generator's tilings for forward and input_grad, one form for weight_grad.
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "methods/filters/crsk.h"
+#include "methods/pointwise/family.h"
+#include "methods/pointwise/generator/cpu.h"
+#include "methods/pointwise/grid.h"
+
+namespace convx::pointwise {
+namespace {
+
+constexpr size_t kMostPlans = 8;
+
+// weight_grad's tasks: filters and channels that stay in caches, with the pixels of a chunk.
+constexpr int64_t kWeightRows = 112, kWeightColumns = 128, kWeightPixels = 128;
+constexpr int64_t kWeightTasks = 32;  // about so many: threads of any machine, and no matter how many
+
+}  // namespace
+
+void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  if (!generator::supports(problem, device).ok) return;
+  const generator::Space space(problem, device);
+  // The best of every shape of register tile: the lanes' axis and the vectors along it.
+  std::set<std::pair<bool, int>> shapes;
+  for (const generator::Tiling& t : generator::cpu::tilings(space, false)) {
+    if (!shapes.emplace(t.pixel_lanes, generator::cpu::vectors(t, space)).second) continue;
+    Plan plan;
+    plan.candidate = t.pixel_lanes ? "pixels" : "filters";
+    plan.kernel = t.pixel_lanes ? kCpuPixels : kCpuFilters;
+    plan.tiling = {{"wave_w", t.wave_w},     {"wave_c", t.wave_c},     {"wave_n", t.wave_n},
+                   {"repeat_w", t.repeat_w}, {"repeat_c", t.repeat_c}, {"block_n", t.block_n},
+                   {"group_c", t.group_c},   {"stage_c", t.stage_c},   {"vector_lanes", space.device.lanes}};
+    plan.packing = filters::crsk_name(problem, t.wave_c);
+    plan.packed_weight_bytes = filters::crsk_bytes(problem, t.wave_c);
+    plan.predicted_us = generator::predicted_us(t, space);
+    plans.push_back(std::move(plan));
+    if (shapes.size() == kMostPlans) break;
+  }
+}
+
+void append_cpu_weight(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  if (problem.operation != Operation::weight_grad) return;
+  const int64_t lanes = vector_lanes(device.isa, problem.dtype);
+  const int64_t filters = problem.out_channels_per_group(), channels = problem.in_channels_per_group();
+  const Grid grid = grid_of(problem);
+  const int64_t rows = divide_up(filters, divide_up(filters, kWeightRows));
+  const int64_t vectors = divide_up(channels, lanes);
+  const int64_t columns = divide_up(vectors, divide_up(vectors * lanes, kWeightColumns)) * lanes;
+  const int64_t pixels = std::clamp<int64_t>(grid.pixels(), 1, kWeightPixels);
+  const int64_t chunks = grid_images(problem) * divide_up(grid.pixels(), pixels);
+  const int64_t tasks = problem.groups * divide_up(filters, rows) * divide_up(channels, columns);
+  const int64_t slices =
+      std::clamp<int64_t>(divide_up(kWeightTasks, tasks), 1, std::max<int64_t>(chunks / 4, 1));
+  Plan plan;
+  plan.candidate = "weight";
+  plan.kernel = kCpuWeight;
+  plan.tiling = {
+      {"rows", rows}, {"columns", columns}, {"pixels", pixels}, {"slices", slices}, {"vector_lanes", lanes}};
+  const int64_t sum_bytes = problem.dtype == DType::float64 ? 8 : 4;
+  plan.workspace_bytes = slices > 1 ? slices * problem.weight_elements() * sum_bytes : 0;
+  const double wide = problem.dtype == DType::float64 ? 2 : 1;
+  plan.predicted_us = std::max(problem.flops() / (device.fp32_TFLOPs * 1e6 * 1.2) * wide,
+                               problem.bytes() / (device.bandwidth_GBps * 1e3)) +
+                      6;
+  plans.push_back(std::move(plan));
+}
+
+}  // namespace convx::pointwise
