@@ -76,13 +76,14 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--all-candidates",
         action="store_true",
-        help="also time every kernel that could run a problem, for benchmarks.fit; into a file of their own",
+        help="also time every kernel that could run a problem, for benchmarks.fit; into a file of their own "
+        "(but for filter2d's, which are few)",
     )
     add(
         "--ablations",
         action="store_true",
-        help="of pointwise: instead time its kernels with dynamic tiling and, on a GPU, channel distribution "
-        "on and off; into a file of their own",
+        help="instead time forms of the papers' ideas on and off: row and column reuse of depthwise, dynamic "
+        "tiling and, on a GPU, channel distribution of pointwise; into a file of their own",
     )
     add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
@@ -111,15 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = None
     if options.output or not partial:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
-        kind = "_candidates" if options.all_candidates else "_ablations" if options.ablations else ""
+        fitted = options.all_candidates and options.suite != "filter2d"
+        kind = "_candidates" if fitted else "_ablations" if options.ablations else ""
         file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
     command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
     results = Results(options.suite, environment(device), command.strip(), {})
     try:
-        if options.ablations and (options.suite != "pointwise" or options.all_candidates):
-            raise ValueError("--ablations belongs to --suite pointwise, without --all-candidates")
+        if options.ablations and (options.all_candidates or options.suite not in ("depthwise", "pointwise")):
+            raise ValueError(
+                "--ablations belongs to the suites depthwise and pointwise, without --all-candidates"
+            )
         if path and (options.resume or (partial and path.is_file())):
             results.keep(path)
         rounds = options.rounds or (3 if options.quick else 7)
@@ -184,7 +188,8 @@ def _run_convolutions(
     layouts = options.layout or (LAYOUTS[:1] if options.ablations else LAYOUTS)
     if "uint8" in dtypes or set(_FILTER_PEERS) & set(options.peers or ()):
         raise ValueError(f"--dtype uint8 and --peers {','.join(_FILTER_PEERS)} belong to --suite filter2d")
-    operations = options.operation or (OPERATIONS if options.suite == "depthwise" else OPERATIONS[:1])
+    has_gradients = options.suite == "depthwise" and not options.ablations
+    operations = options.operation or (OPERATIONS if has_gradients else OPERATIONS[:1])
     chosen = select_cases(SUITES[options.suite](), options.case)
     work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
     if not work:
@@ -203,7 +208,7 @@ def _run_convolutions(
     reference = ""
     run: Callable[..., Iterator[Record]] = partial(convolution.run_problem, planner=planner)
     if options.ablations:
-        ablations = ablations_of(planner.device, work)
+        ablations = ablations_of(options.suite, planner.device, work)
         run, reference = partial(run_ablations, ablations=ablations), ablations.reference[1]
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
     seen = set(results.records) if options.resume else set()

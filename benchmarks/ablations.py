@@ -1,9 +1,12 @@
-"""Pointwise kernels with channel distribution and dynamic tiling on and off (Liu et al. 2024).
+"""The papers' ideas on and off, where the candidates of a suite don't tell: forms by name.
 
-Fixed tiling: one for all layers, the one that the planner's model ranks best over the suite; on GPUs of those
-of four waves in two rows of two, as the authors' earlier work had it. Dynamic tiling: the fastest measured of
-the best-ranked for a layer, as convx.tune finds it. On GPUs kernels are generated, with input channels spread
-over lanes and without; on CPUs they are there already, and no channels are spread.
+depthwise: row reuse and column reuse (Lu, Zhang, Wang 2020; Liu et al. 2024).
+
+pointwise: channel distribution and dynamic tiling (Liu et al. 2024). Fixed tiling: one for all layers, the
+one that the planner's model ranks best over the suite; on GPUs of those of four waves in two rows of two, as
+the authors' earlier work had it. Dynamic tiling: the fastest measured of the best-ranked for a layer, as
+convx.tune finds it. On GPUs kernels are generated, with input channels spread over lanes and without; on CPUs
+they are there already, and no channels are spread.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from benchmarks.suites import Problem
 from convx import _libraries
 from convx.tune import generated, records
 
-# What records call the forms. The reference is a kernel that needs no measuring to be found: that without
-# tensor cores, or the model's choice.
+# What records call pointwise's forms. The reference is a kernel that needs no measuring to be found: the one
+# without tensor cores, or the model's choice.
 FORMS = {
     ("direct", "fixed"): "pointwise/generated, direct, fixed tiling",
     ("direct", "dynamic"): "pointwise/generated, direct, dynamic tiling",
@@ -32,11 +35,18 @@ FORMS = {
 REFERENCE = "pointwise/fma"
 CPU_FORMS = {"fixed": "pointwise, fixed tiling", "dynamic": "pointwise, dynamic tiling"}
 CPU_REFERENCE = "pointwise, predicted tiling"
+REUSE_FORMS = {
+    "none": "depthwise, no reuse",
+    "columns": "depthwise, column reuse",
+    "rows": "depthwise, row reuse",
+    "both": "depthwise, row and column reuse",
+}
+REUSE_REFERENCE = "depthwise, as chosen"
 _RANKED = 64  # tilings of a layer that have a say in the choice of the fixed one
 _SEARCHED = 1 << 20
 
 
-def favourite(rankings: Iterable[Sequence[str]]) -> str:
+def favourite(rankings: Iterable[Iterable[str]]) -> str:
     """The one with the best places over all rankings."""
     places: Counter[str] = Counter()
     for ranking in rankings:
@@ -108,7 +118,7 @@ class CpuAblations(Ablations):
     def __init__(self, device: Any, problems: Sequence[Problem]) -> None:
         super().__init__(device, problems)
         for problem in problems:
-            if not plans_of(problem, device):
+            if not plans_of("pointwise", problem, device):
                 raise ValueError(
                     f"--ablations: pointwise has no kernel for {problem.case.name} on this device"
                 )
@@ -116,24 +126,50 @@ class CpuAblations(Ablations):
     @cached_property
     def fixed(self) -> str:
         """The one register tile."""
-        return favourite([_tile(plan) for plan in plans_of(each, self._device)] for each in self._problems)
+        return favourite(map(_tile, plans_of("pointwise", each, self._device)) for each in self._problems)
 
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
-        plans = plans_of(problem, self._device)
+        plans = plans_of("pointwise", problem, self._device)
         fixed = [plan.name for plan in plans if _tile(plan) == self.fixed][:1]
         found = {CPU_FORMS["fixed"]: fixed, CPU_FORMS["dynamic"]: [plan.name for plan in plans]}
         return {form: names for form, names in found.items() if names}
 
 
-def plans_of(problem: Problem, device: Any) -> list[Any]:
-    """pointwise's plans, the fastest expected first."""
-    plans: list[Any] = _libraries.core().candidates("pointwise", core_problem(problem), device)
+class ReuseAblations(Ablations):
+    """Of depthwise kernels on a GPU: one result of a thread, and strips of rows with either reuse or both.
+
+    Raises ValueError for problems none of which has such kernels.
+    """
+
+    reference = ("auto", REUSE_REFERENCE)
+
+    def __init__(self, device: Any, problems: Sequence[Problem]) -> None:
+        super().__init__(device, problems)
+        if not any(self.contenders(problem) for problem in problems):
+            raise ValueError("--ablations: depthwise has no forms with and without reuse on this device")
+
+    def contenders(self, problem: Problem) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for plan in plans_of("depthwise", problem, self._device):
+            form = {"strip": "both", "row_reuse": "rows", "column_reuse": "columns"}.get(plan.candidate)
+            if plan.candidate == "direct" and (plan.tiling["rows"], plan.tiling["columns"]) == (1, 1):
+                form = "none"
+            if form:
+                found.setdefault(REUSE_FORMS[form], []).append(plan.name)
+        return found
+
+
+def plans_of(method: str, problem: Problem, device: Any) -> list[Any]:
+    """A method's plans, the fastest expected first."""
+    plans: list[Any] = _libraries.core().candidates(method, core_problem(problem), device)
     return plans
 
 
-def ablations_of(device: Any, problems: Sequence[Problem]) -> Ablations:
-    kind = CpuAblations if device.backend == "cpu" else GeneratedAblations
-    return kind(device, problems)
+def ablations_of(suite: str, device: Any, problems: Sequence[Problem]) -> Ablations:
+    """Of the suite depthwise or pointwise."""
+    if suite == "depthwise":
+        return ReuseAblations(device, problems)
+    return (CpuAblations if device.backend == "cpu" else GeneratedAblations)(device, problems)
 
 
 def _kind(group_c: int) -> str:

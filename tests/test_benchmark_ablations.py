@@ -18,8 +18,10 @@ from benchmarks.ablations import (
     CPU_FORMS,
     FORMS,
     REFERENCE,
+    REUSE_FORMS,
     CpuAblations,
     GeneratedAblations,
+    ReuseAblations,
     favourite,
     run_ablations,
 )
@@ -109,7 +111,7 @@ def test_forms_on_a_cpu_are_its_register_tiles(monkeypatch: pytest.MonkeyPatch) 
         zip(work, ([plan("a", 8, 1), plan("b", 4, 1)], [plan("b", 4, 2)], [plan("a", 8, 3)]), strict=True)
     )
     plans[work[2]].append(plan("b", 4, 3))
-    monkeypatch.setattr(ablations, "plans_of", lambda problem, _: plans[problem])
+    monkeypatch.setattr(ablations, "plans_of", lambda method, problem, _: plans[problem])
     both = CpuAblations(None, work)
     assert both.contenders(work[0]) == {
         CPU_FORMS["fixed"]: ["b 4 1"],
@@ -124,6 +126,17 @@ def test_forms_on_a_cpu_are_its_register_tiles(monkeypatch: pytest.MonkeyPatch) 
         CpuAblations(None, work)
 
 
+def test_forms_of_reuse_are_told_apart() -> None:
+    cases = depthwise_cases()[:1]
+    (problem,) = problems(cases, ("forward",), ("float32",), ("nchw",), None, on_gpu=True)
+    found = ReuseAblations(H200, [problem]).contenders(problem)
+    assert set(found) == set(REUSE_FORMS.values())
+    assert [name.split()[0] for name in found[REUSE_FORMS["rows"]]] == ["depthwise/row_reuse"]
+    assert {name.split()[0] for name in found[REUSE_FORMS["both"]]} == {"depthwise/strip"}
+    (none,) = found[REUSE_FORMS["none"]]
+    assert none.startswith("depthwise/direct ") and "rows=1 columns=1 " in none
+
+
 def test_the_favourite_has_the_best_places() -> None:
     assert favourite([["a", "b"], ["c", "b"], ["b", "a", "c"]]) == "b"
     assert favourite([["a", "a", "b"], ["b"]]) == "b" and favourite([]) == ""
@@ -133,13 +146,17 @@ def test_what_has_no_forms_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     part = ["--case", "P1", "--device", "cpu", "--quick", "--ablations", "--output", str(tmp_path)]
     with pytest.raises(SystemExit):
         main([*part, "--suite", "small_batch"])
-    assert "--ablations belongs to --suite pointwise" in capsys.readouterr().err
+    assert "--ablations belongs to the suites depthwise and pointwise" in capsys.readouterr().err
     (problem,) = problems(depthwise_cases()[:1], ("forward",), ("float32",), ("nchw",), (1,), on_gpu=True)
+    with pytest.raises(ValueError, match="depthwise has no forms with and without reuse on this device"):
+        ReuseAblations(CPU, [problem])
     with pytest.raises(ValueError, match="no kernel is generated for CONV1-3x3: the filter is 3x3"):
         GeneratedAblations(H200, [problem])
 
 
-@pytest.mark.skipif(not ablations.plans_of(some(1)[0], CPU), reason="no pointwise kernels on CPUs")
+@pytest.mark.skipif(
+    not ablations.plans_of("pointwise", some(1)[0], CPU), reason="no pointwise kernels on CPUs"
+)
 def test_ablations_on_a_cpu(tmp_path: Path) -> None:
     part = ["--suite", "pointwise", "--case", "P24,P25", "--batch", "1", "--ablations", "--quick"]
     assert main([*part, "--device", "cpu", "--output", str(tmp_path)]) == 0

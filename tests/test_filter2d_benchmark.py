@@ -17,7 +17,7 @@ pytest.importorskip("tqdm")
 def test_a_run_writes_sound_records(tmp_path: Path) -> None:
     arguments = ["--suite", "filter2d", "--case", "256-3x3,256-5x5", "--device", "cpu", "--quick"]
     assert main([*arguments, "--peers", "torch", "--all-candidates", "--output", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("*/filter2d_candidates.json")
+    (path,) = tmp_path.glob("*/filter2d.json")
     records = list(load(path).records.values())
     assert len(records) == 2 * len(filter2d.DTYPES) * (1 + len(filter2d.KERNELS["cpu"]))
     for record in records:

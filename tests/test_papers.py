@@ -13,7 +13,14 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import filter2d
-from benchmarks.ablations import CPU_FORMS, CPU_REFERENCE, FORMS, REFERENCE
+from benchmarks.ablations import (
+    CPU_FORMS,
+    CPU_REFERENCE,
+    FORMS,
+    REFERENCE,
+    REUSE_FORMS,
+    REUSE_REFERENCE,
+)
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import claims, cuconv
 from benchmarks.papers.measurements import machines
@@ -75,9 +82,12 @@ def everything(tmp_path: Path) -> Path:
     forms = {method: 8.0 / 2**index for index, method in enumerate(FORMS.values())}
     write(tmp_path, "pointwise", forms | {REFERENCE: 1.5, "+torch": 3.0, "+matmul": 2.0}, "_ablations")
     reuse = {"direct": 8.0, "column_reuse": 6.0, "row_reuse": 4.0, "both": 3.0, "strip": 2.0}
-    for suite in ("filter2d", "depthwise"):
-        times = {"auto": 2.0} | {f"{suite}/{name}": time for name, time in reuse.items()}
-        write(tmp_path, suite, times | {"+torch": 6.0, "+im2col": 20.0, "+npp": 3.0, "+cupy": 9.0})
+    peers = {"+torch": 6.0, "+im2col": 20.0, "+npp": 3.0, "+cupy": 9.0}
+    filters = {f"filter2d/{name}": time for name, time in reuse.items()}
+    write(tmp_path, "filter2d", {"auto": 2.0} | filters | peers, "")
+    write(tmp_path, "depthwise", {"auto": 2.0, "+torch": 6.0}, "")
+    layers = dict(zip(REUSE_FORMS.values(), (8.0, 6.0, 4.0, 3.0), strict=True))
+    write(tmp_path, "depthwise", {REUSE_REFERENCE: 2.0} | layers | {"+torch": 6.0}, "_ablations")
     return tmp_path
 
 
@@ -116,25 +126,24 @@ def test_pages_of_all_results_leave_nothing_out(everything: Path) -> None:
 def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     text = {page.stem: page.text for page in papers.pages(everything)}
     # cuDNN 4 (its Winograd), published 2, the best form 1.25, HNTMP and auto 1.
-    assert (
-        "| 7-1-1-256-832 | 1.83 | 4.00 | 2.00 | 2.00 | fused | 1.25 | 3.20 | 1.00 | 1.00 | 4.00 |"
-        in text["cuconv"]
-    )
+    line = "| 7-1-1-256-832 | 1.83 | 4.00 | 2.00 | 2.00 | fused | 1.25 | 3.20 | 1.00 | 1.00 | 4.00 |"
+    assert line in text["cuconv"]
     assert "| 1x1 | 8 | 53 | 2.00 | 53 | 2.00 | 3.20 | 53 | 4.00 | 53 | 4.00 | 53 |" in text["cuconv"]
     assert "3x3: the published form is 2.00 times as fast as cuDNN" in text["cuconv"]
     assert "That it loses **does not reproduce**" in text["cuconv"]
     assert "| **times HNTMP's, geomean** | 10.00 | 8.00 | 4.00 | 1.25 | 4.00 | 1.20 |" in text["hntmp"]
     assert "That it is faster **reproduces**, by less than there." in text["hntmp"]
-    assert "| 64 | 45 | 1.00 | 2.00 | 4.00 | 8.00 | 5.33 | 4.00 | 45 of 45 |" in text["depthwise_separable"]
-    assert (
-        "Dynamic tiling gains 2.00; channel distribution, on top of it, 4.00." in text["depthwise_separable"]
-    )
+    separable, reuse = text["depthwise_separable"], text["row_and_column_reuse"]
+    assert "| 64 | 45 | 1.00 | 2.00 | 4.00 | 8.00 | 5.33 | 4.00 | 45 of 45 |" in separable
+    assert "Dynamic tiling gains 2.00; channel distribution, on top of it, 4.00." in separable
+    heading, picture = separable.index("### Ablation: channel"), separable.index("pointwise-ablation")
+    assert heading < picture < separable.index("### What reproduces")
     mobile = "| MobileNetV2 | 204 | 136 | 1.50 | 1.18 | 136 | 1.50 | 1.49 | 68.0 | 3.00 | 1.93 |"
-    assert mobile in text["depthwise_separable"]
-    reuse = text["row_and_column_reuse"]
+    assert mobile in separable
+    assert "| D1-30 | 16 | 30 of 30 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 |" in separable
     assert "| 3x3 | up to 1024 a side | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.00 |" in reuse
     assert "3x3 on one channel: 1.50 times as fast as NPP (the paper: 1.3)" in reuse
-    assert "| 3x3 | 512 | 13 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.50 |" in reuse
+    assert "| CONV1-13 3x3 | 512 | 13 of 13 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.50 |" in reuse
 
 
 def test_the_ablation_on_a_cpu(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from benchmarks.papers import claims, pointwise_ablation
 from benchmarks.papers.measurements import Machine, Row, Rows
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.reuse_ablation import reuse_forms
 from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
-    mean_ratio,
     ratios,
     sources,
     table,
@@ -113,7 +113,10 @@ def _machine(page: Page, machine: Machine) -> None:
             Picture(f"depthwise-separable-{machine.slug}", f"{machine.name}: speedups by batch", panels)
         )
     page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
-    page.add("### Ablation: row and column reuse in depthwise layers", *_reuse(rows["depthwise"]))
+    page.add(
+        "### Ablation: row and column reuse in depthwise layers",
+        *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),
+    )
     pointwise_ablation.add(page, machine, rows["pointwise"])
     page.add("### What reproduces, and what does not", "\n".join(words) if words else NOT_MEASURED)
 
@@ -212,24 +215,3 @@ def _sum(
 ) -> float:
     found = [(layers[case], row) for case, row in rows.items() if case[0] == kind and row]
     return sum(count * (pick(row) or 0) for count, row in found)
-
-
-def _reuse(rows: Rows) -> list[str]:
-    """Kernels that differ in nothing else."""
-    names = {"none": "direct", "columns": "column_reuse", "rows": "row_reuse", "both": "both"}
-    lines: list[list[Cell]] = []
-    members = [row for row in rows.values() if row.form("depthwise/direct")]
-    for group, batch in sorted({(row.group, row.batch) for row in members}):
-        some = [row for row in members if (row.group, row.batch) == (group, batch)]
-        line: list[Cell] = [group, batch, len(some)]
-        line += [
-            mean_ratio((row.form("depthwise/direct"), row.form(f"depthwise/{name}")) for row in some)
-            for name in names.values()
-        ]
-        lines.append(
-            [*line, mean_ratio((row.form("depthwise/direct"), row.form("depthwise/*")) for row in some)]
-        )
-    if not lines:
-        return [NOT_MEASURED]
-    head = ("layers", "batch", "count", *names, "convx's fastest kernel")
-    return ["Speedups over the kernel without reuse, geomean.", table(head, lines)]

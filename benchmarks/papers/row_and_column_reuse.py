@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.papers import claims
 from benchmarks.papers.measurements import Machine, Row
 from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.reuse_ablation import reuse_forms
 from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
@@ -94,7 +95,10 @@ def _machine(page: Page, machine: Machine) -> None:
     if layers:
         page.add(_layers(layers, machine.is_gpu))
         page.draw(_layers_picture(machine, layers))
-        page.add("### Ablation: column reuse and row reuse in depthwise layers", *_layer_forms(layers))
+        page.add(
+            "### Ablation: column reuse and row reuse in depthwise layers",
+            *reuse_forms(layers, machine.is_gpu),
+        )
     else:
         page.add(NOT_MEASURED)
     page.add("### What reproduces, and what does not", _verdict(images, layers))
@@ -220,27 +224,6 @@ def _layers_picture(machine: Machine, rows: list[Row]) -> Picture:
         labels = [row.case.split("-")[0] for row in members]
         panels.append(Panel(f"{size}x{size}, batch {batch}", labels, series, "of the floor", line=1.0))
     return Picture(f"depthwise-reuse-{machine.slug}", f"{machine.name}: depthwise layers, float32", panels)
-
-
-def _layer_forms(rows: list[Row]) -> list[str]:
-    base = "depthwise/direct"
-    forced = [row for row in rows if row.form(base)]
-    if not forced:
-        command = "python -m benchmarks --case 'CONV*' --operation forward --dtype float32 --layout nchw"
-        return [f"{NOT_MEASURED} `{command} --all-candidates --output benchmarks/results` measures it."]
-    lines: list[list[Cell]] = []
-    for size, members in _by_filter(forced):
-        for batch in sorted({row.batch for row in members}):
-            some = [row for row in members if row.batch == batch]
-            line: list[Cell] = [f"{size}x{size}", batch, len(some)]
-            line += [
-                mean_ratio((row.form(base), row.form(f"depthwise/{name}")) for row in some)
-                for name in FORMS.values()
-            ]
-            best = mean_ratio((row.form(base), row.form("depthwise/*")) for row in some)
-            lines.append([*line, best, claims.DEPTHWISE_OVER_DIRECT[size]])
-    head = ["filter", "batch", "layers", *FORMS, "convx's fastest kernel", "paper, both"]
-    return ["Speedups over the kernel without reuse, geomean over the layers.", table(head, lines)]
 
 
 def _verdict(images: list[Row], layers: list[Row]) -> str:
