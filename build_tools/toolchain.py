@@ -17,7 +17,6 @@ TORCH_FLOOR = (2, 11)
 # The oldest torch whose stable ABI the operators use; a newer torch keeps serving it.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020b000000000000"
 CUDA_DEFAULT_ARCHITECTURES = "8.0;9.0;10.0+PTX"
-HIP_DEFAULT_ARCHITECTURES = "gfx906;gfx90a;gfx942;gfx1030;gfx1100;gfx1201"
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,16 @@ class Cuda:
 
 
 def find_cuda(torch: Torch) -> Cuda | None:
-    """nvcc where a CUDA library is wanted: with a CUDA torch, or with FORCE_CUDA=1 beside any torch."""
+    """nvcc where a CUDA library is wanted: for the GPUs that torch sees, for TORCH_CUDA_ARCH_LIST, or with
+    FORCE_CUDA=1 beside any torch."""
     forced = os.environ.get("FORCE_CUDA", "0").strip().lower() in ("1", "true", "yes", "on")
     if torch.hip is not None or (torch.cuda is None and not forced):
+        return None
+    if not forced and not _has_target(torch, "TORCH_CUDA_ARCH_LIST"):
+        print(
+            "convx: torch has CUDA but sees no GPU: building for the CPU alone; "
+            "TORCH_CUDA_ARCH_LIST='9.0' or FORCE_CUDA=1 builds the GPU library too"
+        )
         return None
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     nvcc = Path(home) / "bin" / "nvcc" if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
@@ -106,6 +112,11 @@ def find_cuda(torch: Torch) -> Cuda | None:
         print(f"convx: torch has CUDA but there is no nvcc in {where}: building for the CPU alone")
         return None
     return Cuda(nvcc, _cuda_architectures(torch))
+
+
+def _has_target(torch: Torch, variable: str) -> bool:
+    """Whether there is a GPU, or a list of architectures, to build a GPU library for."""
+    return bool(os.environ.get(variable, "").strip()) or bool(torch.module.cuda.is_available())
 
 
 def _cuda_architectures(torch: Torch) -> list[str]:
@@ -133,8 +144,14 @@ class Hip:
 
 
 def find_hip(torch: Torch) -> Hip | None:
-    """hipcc where torch is a ROCm build."""
+    """hipcc where torch is a ROCm build that sees a GPU or is told the architectures."""
     if torch.hip is None:
+        return None
+    if not _has_target(torch, "PYTORCH_ROCM_ARCH"):
+        print(
+            "convx: torch has ROCm but sees no GPU: building for the CPU alone; "
+            "PYTORCH_ROCM_ARCH='gfx90a' builds the GPU library too"
+        )
         return None
     home = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
     found = home / "bin" / "hipcc"
@@ -147,4 +164,4 @@ def find_hip(torch: Torch) -> Hip | None:
         count = torch.module.cuda.device_count()
         properties = [torch.module.cuda.get_device_properties(index) for index in range(count)]
         text = ";".join(sorted({each.gcnArchName.split(":")[0] for each in properties}))
-    return Hip(hipcc, home, re.split(r"[;, ]+", text or HIP_DEFAULT_ARCHITECTURES))
+    return Hip(hipcc, home, re.split(r"[;, ]+", text))

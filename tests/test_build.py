@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,14 +20,15 @@ from build_tools.targets import Build
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def fake_torch(cuda: str | None = None, hip: str | None = None) -> toolchain.Torch:
-    class NoDevices:
-        class cuda:
-            @staticmethod
-            def is_available() -> bool:
-                return False
-
-    return toolchain.Torch("2.13.0", Path("/torch"), cuda, hip, NoDevices)
+def fake_torch(cuda: str | None = None, hip: str | None = None, devices: int = 0) -> toolchain.Torch:
+    """As torch 2.13.0 with that many GPUs, which are H200s or MI250s."""
+    gpus = SimpleNamespace(
+        is_available=lambda: devices > 0,
+        device_count=lambda: devices,
+        get_device_capability=lambda index: (9, 0),
+        get_device_properties=lambda index: SimpleNamespace(gcnArchName="gfx90a:sramecc+:xnack-"),
+    )
+    return toolchain.Torch("2.13.0", Path("/torch"), cuda, hip, SimpleNamespace(cuda=gpus))
 
 
 def fake_tool(path: Path) -> Path:
@@ -79,20 +81,25 @@ def test_max_jobs_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
         worker_count()
 
 
-def test_cuda_needs_a_cuda_torch_or_force_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_needs_a_torch_that_sees_a_gpu_or_force_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     nvcc = fake_tool(tmp_path / "bin" / "nvcc")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert toolchain.find_cuda(fake_torch()) is None
-    assert toolchain.find_cuda(fake_torch(hip="6.4")) is None
-    with_cuda = toolchain.find_cuda(fake_torch(cuda="13.0"))
-    assert with_cuda is not None and with_cuda.nvcc == nvcc
+    assert toolchain.find_cuda(fake_torch(hip="6.4", devices=1)) is None
+    assert capsys.readouterr().out == ""
+    assert toolchain.find_cuda(fake_torch(cuda="13.0")) is None
+    assert "sees no GPU: building for the CPU alone; TORCH_CUDA_ARCH_LIST" in capsys.readouterr().out
+    assert toolchain.find_cuda(fake_torch(cuda="13.0", devices=1)) == toolchain.Cuda(nvcc, ["9.0"])
     monkeypatch.setenv("FORCE_CUDA", "1")
-    assert toolchain.find_cuda(fake_torch()) is not None
+    forced = toolchain.find_cuda(fake_torch())
+    assert forced is not None and forced.architectures == ["8.0", "9.0", "10.0+PTX"]
 
 
 def test_force_cuda_without_nvcc_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert toolchain.find_cuda(fake_torch(cuda="13.0")) is None
+    assert toolchain.find_cuda(fake_torch(cuda="13.0", devices=1)) is None
     monkeypatch.setenv("FORCE_CUDA", "1")
     with pytest.raises(BuildError, match=f"no nvcc in CUDA_HOME={tmp_path}; install the CUDA toolkit"):
         toolchain.find_cuda(fake_torch())
@@ -121,6 +128,9 @@ def test_hip_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     hipcc = fake_tool(tmp_path / "bin" / "hipcc")
     monkeypatch.setenv("ROCM_HOME", str(tmp_path))
     assert toolchain.find_hip(fake_torch()) is None
+    assert toolchain.find_hip(fake_torch(hip="6.4")) is None
+    seen = toolchain.find_hip(fake_torch(hip="6.4", devices=2))
+    assert seen is not None and seen.architectures == ["gfx90a"]
     monkeypatch.setenv("PYTORCH_ROCM_ARCH", "gfx90a;gfx942")
     hip = toolchain.find_hip(fake_torch(hip="6.4"))
     assert hip is not None
