@@ -153,3 +153,17 @@ def test_float32_on_a_gpu_is_planned_with_torchs_tf32_setting(
     assert ("pointwise/tensor" in named, "pointwise/tensor3" in named) == (allowed, not allowed)
     assert "TF32" not in convx.explain(input, weight).problem  # a CPU has none
     assert "TF32" not in convx.explain(input.half(), weight.half(), device="h200").problem
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("filters", "extent"), [(1, 3), (2, 3), (8, 7)])
+def test_gradients_of_one_channel_are_not_given_to_onednn(
+    dtype: torch.dtype, filters: int, extent: int
+) -> None:
+    """It computes them for 16 channels; on one core 2 filters of 3x3 on a photo took 13 ms, and 0.2 here."""
+    image = torch.empty(1, 1, 300, 450, dtype=dtype)
+    weight = torch.empty(filters, 1, extent, extent, dtype=dtype)
+    explanation = convx.explain(image, weight, operation="input_grad")
+    predicted = {row.method: row.predicted_us for row in reversed(explanation.rows) if row.can_run}
+    assert explanation.chosen.method != "native"
+    assert predicted["native"] > 2 * predicted["depthwise"]

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "methods/native/native.h"
 #include "select/measured.h"
@@ -37,6 +38,14 @@ Cost depthwise_cpu(const ConvProblem& problem) {
       return {(brain ? 1.6 : 3.2) * slow, 1.2, 50};
   }
   return {4.3, 3.3, 50};
+}
+
+// How many times the arithmetic of an input gradient with one channel in all oneDNN does: it computes 16
+// channels, from outputs in blocks of 16 (3x3 and 7x7, 1 to 32 outputs, both layouts, one AVX-512 core).
+double single_channel_padding(const ConvProblem& problem) {
+  constexpr double kBlock = 16;
+  const double outputs = static_cast<double>(problem.out_channels);
+  return kBlock * std::ceil(outputs / kBlock) * kBlock / outputs;
 }
 
 // Depthwise layers on an H200 (torch 2.11, the better of native and cuDNN), batch 512, 3x3 and 5x5; other
@@ -95,7 +104,12 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   if (!cpu && !problem.is_depthwise()) return dense_gpu_us(problem, device, bytes_us, flops_us);
   // Dense convolutions on CPUs reach about half of the arithmetic rate; depthwise ones are bound by memory.
   Cost cost = {1.5, 2, 20};
-  if (problem.is_depthwise()) cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
+  const bool onednn = cpu && (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16);
+  if (onednn && problem.in_channels == 1 && problem.operation == Operation::input_grad) {
+    cost.flops = 1.3 * single_channel_padding(problem);
+  } else if (problem.is_depthwise()) {
+    cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
+  }
   return std::max(bytes_us * cost.bytes, flops_us * cost.flops) + cost.call_us;
 }
 
