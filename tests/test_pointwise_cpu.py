@@ -198,15 +198,23 @@ def test_plans_are_the_generators_tilings() -> None:
                     assert plan.packing == f"crsk {parameters['wave_c']}{flipped}"
 
 
-def test_weight_grads_slices_need_memory_of_their_own() -> None:
+def test_weight_grads_sums_have_memory_where_the_result_is_none() -> None:
+    """Several slices, filters whose channels are no whole vectors, and types that sums don't fit in."""
     device = _planning.device("cpu")
-    few = problem_of(Dense(batch=4, channels=8, filters=8, height=40, width=40), "weight_grad")
-    many = problem_of(Dense(batch=1, channels=640, filters=960, height=7, width=7), "weight_grad")
-    for problem, sliced in ((few, True), (many, False)):
-        (plan,) = _planning.core().candidates("pointwise", problem, device)
-        slices = plan.tiling["slices"]
-        assert (slices > 1) == sliced
-        assert plan.workspace_bytes == (slices * 8 * 8 * 4 if sliced else 0)
+    small = Dense(batch=4, channels=16, filters=8, height=40, width=40)
+    large = Dense(batch=1, channels=640, filters=960, height=7, width=7)
+    ragged = Dense(batch=1, channels=641, filters=960, height=7, width=7)
+    for case, dtype, needed in (
+        (small, torch.float32, True),
+        (large, torch.float32, False),
+        (ragged, torch.float32, True),
+        (large, torch.bfloat16, True),
+    ):
+        (plan,) = _planning.core().candidates("pointwise", problem_of(case, "weight_grad", dtype), device)
+        lanes, slices = plan.tiling["vector_lanes"], plan.tiling["slices"]
+        assert (slices > 1) == (case is small)
+        pitch = -(-case.channels // lanes) * lanes
+        assert plan.workspace_bytes == (slices * case.filters * pitch * 4 if needed else 0)
         assert plan.packing == ""
 
 

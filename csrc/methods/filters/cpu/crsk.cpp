@@ -1,10 +1,13 @@
 // Brings filters into the order of crsk.h on a CPU.
 #include "methods/filters/crsk.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace convx::filters {
 namespace {
+
+constexpr int64_t kSources = 16;  // a line of float32
 
 // One block of result channels: for every source channel and tap, block neighbours of the packed order. Word
 // is any type of the element's size.
@@ -17,11 +20,30 @@ void pack_block(const Crsk& order, int64_t group, int64_t index, const Word* wei
   const int64_t source_step = order.flipped ? order.result_channels * order.taps : order.taps;
   const Word* filters =
       weight + group * order.source_channels * order.result_channels * order.taps + first * result_step;
-  for (int64_t source = 0; source < order.source_channels; ++source) {
-    for (int64_t tap = 0; tap < order.taps; ++tap, packed += order.block) {
-      const Word* from = filters + source * source_step + (order.flipped ? order.taps - 1 - tap : tap);
-      for (int64_t i = 0; i < used; ++i) packed[i] = from[i * result_step];
-      std::memset(packed + used, 0, static_cast<size_t>(order.block - used) * sizeof(Word));
+  const auto tap_of = [&](int64_t tap) { return order.flipped ? order.taps - 1 - tap : tap; };
+  // A few source channels at a time, so that lines of memory are read and written while they are in the
+  // cache, whichever of the two has neighbours.
+  for (int64_t begin = 0; begin < order.source_channels; begin += kSources) {
+    const int64_t sources = std::min(kSources, order.source_channels - begin);
+    for (int64_t tap = 0; tap < order.taps; ++tap) {
+      const Word* from = filters + begin * source_step + tap_of(tap);
+      Word* to = packed + (begin * order.taps + tap) * order.block;
+      const int64_t to_step = order.taps * order.block;
+      if (result_step == 1) {
+        for (int64_t source = 0; source < sources; ++source) {
+          std::memcpy(to + source * to_step, from + source * source_step,
+                      static_cast<size_t>(used) * sizeof(Word));
+        }
+      } else {
+        for (int64_t i = 0; i < used; ++i) {
+          for (int64_t source = 0; source < sources; ++source) {
+            to[source * to_step + i] = from[i * result_step + source * source_step];
+          }
+        }
+      }
+      for (int64_t source = 0; used < order.block && source < sources; ++source) {
+        std::memset(to + source * to_step + used, 0, static_cast<size_t>(order.block - used) * sizeof(Word));
+      }
     }
   }
 }

@@ -32,7 +32,7 @@ struct WeightJob {
   const void* input;
   const void* output_grad;
   void* result;
-  void* workspace;                           // sums of all slices but where there is one alone
+  void* workspace;  // sums of the slices, rows of whole vectors; null where the result can hold them
   int64_t batch, groups, filters, channels;  // of a group
   Grid grid;                                 // source: the input's pixels, result: the output's
   int64_t rows, columns, pixels, slices;     // of a task; slices of the pixels of all images

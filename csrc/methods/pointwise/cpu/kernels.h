@@ -53,14 +53,18 @@ void run_typed(const ProductJob& job, const ThreadPool& pool) {
 
 template <class T>
 void run_typed(const WeightJob& job, const ThreadPool& pool) {
+  const int64_t rows = job.groups * job.filters;
+  if (job.grid.pixels() == 0) {  // every output is of padding alone
+    std::memset(job.result, 0, static_cast<size_t>(rows * job.channels) * sizeof(T));
+    return;
+  }
   const WeightSums<T> kernel{job};
-  const double products = static_cast<double>(job.batch * job.groups * job.filters) *
-                          static_cast<double>(job.grid.pixels() * job.channels);
-  run_tasks(kernel, products, pool);
-  if (job.slices == 1) return;
-  const int64_t elements = job.groups * job.filters * job.channels;
-  pool.parallel_for(elements, maximum(ceil_divide(elements, pool.threads), 16384),
-                    [&kernel](int64_t begin, int64_t end) { kernel.add_slices(begin, end); });
+  run_tasks(kernel,
+            static_cast<double>(job.batch * rows) * static_cast<double>(job.grid.pixels() * job.channels),
+            pool);
+  if (job.workspace == nullptr) return;
+  const int64_t grain = maximum(ceil_divide(rows, pool.threads), ceil_divide(32768, job.channels));
+  pool.parallel_for(rows, grain, [&kernel](int64_t begin, int64_t end) { kernel.add_slices(begin, end); });
 }
 
 template <class Job>

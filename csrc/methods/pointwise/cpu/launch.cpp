@@ -47,7 +47,8 @@ WeightJob weight_job(const Plan& plan, const ConvProblem& problem, const Pointer
   job.dtype = problem.dtype;
   job.channels_last = problem.layout == Layout::nhwc;
   job.input = pointers.input, job.output_grad = pointers.output_grad;
-  job.result = pointers.result, job.workspace = pointers.workspace;
+  job.result = pointers.result;
+  job.workspace = plan.workspace_bytes > 0 ? pointers.workspace : nullptr;
   job.batch = grid_images(problem);
   job.groups = problem.groups;
   job.filters = problem.out_channels_per_group(), job.channels = problem.in_channels_per_group();

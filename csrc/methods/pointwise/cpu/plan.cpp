@@ -58,8 +58,11 @@ void append_cpu_weight(const ConvProblem& problem, const DeviceTraits& device, s
   plan.kernel = kCpuWeight;
   plan.tiling = {
       {"rows", rows}, {"columns", columns}, {"pixels", pixels}, {"slices", slices}, {"vector_lanes", lanes}};
+  // Whole vectors of sums of one slice can be where the result will be.
   const int64_t sum_bytes = problem.dtype == DType::float64 ? 8 : 4;
-  plan.workspace_bytes = slices > 1 ? slices * problem.weight_elements() * sum_bytes : 0;
+  if (slices > 1 || channels % lanes != 0 || element_size(problem.dtype) != sum_bytes) {
+    plan.workspace_bytes = slices * problem.out_channels * vectors * lanes * sum_bytes;
+  }
   const double wide = problem.dtype == DType::float64 ? 2 : 1;
   plan.predicted_us = std::max(problem.flops() / (device.fp32_TFLOPs * 1e6 * 1.2) * wide,
                                problem.bytes() / (device.bandwidth_GBps * 1e3)) +

@@ -43,8 +43,12 @@ struct WeightSums {
             column * job.columns, minimum(job.columns, job.channels - column * job.columns)};
   }
 
+  // Sums grow where the result is, if that can hold them, else in the workspace.
+  int64_t sums_pitch = job.workspace == nullptr ? job.channels : round_up(job.channels, L);
+  int64_t slice_elements = job.groups * job.filters * sums_pitch;
+
   struct Memory {
-    A *input, *gradient, *sums;
+    A *input, *gradient;
     int64_t* lists;
   };
 
@@ -125,48 +129,33 @@ struct WeightSums {
         const int64_t first = task.filters * tile / tiles, end = task.filters * (tile + 1) / tiles;
         add_products_of<A, Neighbours>(end - first, width)(
             {gradient.values + first * (Neighbours ? 1 : gradient.step), gradient.step},
-            {input.values + column, input.step}, depth, depth, {sums, width * L, add});
-        sums += (end - first) * width * L;
+            {input.values + column, input.step}, depth, depth,
+            {sums + first * sums_pitch + column, sums_pitch, add});
       }
     }
   }
 
-  // To the result, or the slice's part of the workspace.
-  template <class Target>
-  CONVX_INLINE void store_sums(const Task& task, const A* sums, Target* target) const {
-    for (int64_t column = 0; column < task.channels; column += kTileColumns) {
-      const int64_t columns = minimum(task.channels - column, kTileColumns);
-      const int64_t step = round_up(columns, L);
-      for (int64_t row = 0; row < task.filters; ++row, sums += step) {
-        Target* const first = target + row * job.channels + column;
-        for (int64_t i = 0; i < columns; i += L) {
-          const Simd<A, L> value = load<L>(sums + i);
-          if (columns - i >= L) {
-            store<L>(first + i, value);
-          } else {
-            for (int64_t k = 0; k < columns - i; ++k) store_one(first + i + k, static_cast<A>(value[k]));
-          }
-        }
-      }
-    }
+  // Of the task's first filter and channel.
+  CONVX_INLINE A* sums_of(const Task& task) const {
+    A* const slice = job.workspace == nullptr ? reinterpret_cast<A*>(job.result)
+                                              : static_cast<A*>(job.workspace) + task.slice * slice_elements;
+    return slice + (task.group * job.filters + task.filter) * sums_pitch + task.channel;
   }
 
   void run(int64_t begin, int64_t end) const {
     const int64_t input_count = job.pixels * job.columns;
     const int64_t gradient_count = maximum(job.rows * pitch, job.pixels * job.rows);
-    const int64_t sums_count = job.rows * job.columns;
-    Scratch scratch((input_count + gradient_count + sums_count) * static_cast<int64_t>(sizeof(A)) +
+    Scratch scratch((input_count + gradient_count) * static_cast<int64_t>(sizeof(A)) +
                     2 * job.pixels * static_cast<int64_t>(sizeof(int64_t)));
     Memory memory;
     memory.input = scratch.template as<A>();
     memory.gradient = memory.input + input_count;
-    memory.sums = memory.gradient + gradient_count;
-    memory.lists = reinterpret_cast<int64_t*>(memory.sums + sums_count);
+    memory.lists = reinterpret_cast<int64_t*>(memory.gradient + gradient_count);
     for (int64_t index = begin; index < end; ++index) {
       const Task task = this->task(index);
+      A* const sums = sums_of(task);
       const int64_t first = chunks * task.slice / job.slices;
       const int64_t last = chunks * (task.slice + 1) / job.slices;
-      if (first == last) zero_over(memory.sums, sums_count);  // every output is of padding alone
       for (int64_t chunk = first; chunk < last; ++chunk) {
         const int64_t image = chunk / chunks_each, part = chunk % chunks_each;
         Pixels source{part * job.pixels, minimum(job.pixels, grid.pixels() - part * job.pixels), nullptr};
@@ -182,38 +171,24 @@ struct WeightSums {
         const Vectors<A> input = input_of(task, image, source, memory);
         const Rows<A> gradient = gradient_of(task, image, result, memory);
         if (job.channels_last) {
-          add_chunk<true>(task, gradient, input, source.count, chunk > first, memory.sums);
+          add_chunk<true>(task, gradient, input, source.count, chunk > first, sums);
         } else {
-          add_chunk<false>(task, gradient, input, source.count, chunk > first, memory.sums);
+          add_chunk<false>(task, gradient, input, source.count, chunk > first, sums);
         }
-      }
-      const int64_t offset = (task.group * job.filters + task.filter) * job.channels + task.channel;
-      if (job.slices == 1) {
-        store_sums(task, memory.sums, static_cast<T*>(job.result) + offset);
-      } else {
-        const int64_t slice = job.groups * job.filters * job.channels;
-        store_sums(task, memory.sums, static_cast<A*>(job.workspace) + task.slice * slice + offset);
       }
     }
   }
 
-  // The slices' sums, in their order.
+  // The slices' sums, in their order, of some filters.
   void add_slices(int64_t begin, int64_t end) const {
-    const int64_t slice = job.groups * job.filters * job.channels;
-    for (int64_t i = begin; i < end; i += L) {
-      const int64_t count = minimum(end - i, L);
-      const A* part = static_cast<const A*>(job.workspace) + i;
-      T* const target = static_cast<T*>(job.result) + i;
-      if (count == L) {
-        Simd<A, L> sum = load<L>(part);
-        for (int64_t s = 1; s < job.slices; ++s) sum += load<L>(part + s * slice);
-        store<L>(target, sum);
-        continue;
-      }
-      for (int64_t k = 0; k < count; ++k) {
-        A sum = part[k];
-        for (int64_t s = 1; s < job.slices; ++s) sum += part[s * slice + k];
-        store_one(target + k, sum);
+    for (int64_t row = begin; row < end; ++row) {
+      const A* part = static_cast<const A*>(job.workspace) + row * sums_pitch;
+      T* const target = static_cast<T*>(job.result) + row * job.channels;
+      for (int64_t i = 0; i < job.channels; i += L) {
+        Simd<A, L> sum = load<L>(part + i);
+        for (int64_t s = 1; s < job.slices; ++s) sum += load<L>(part + s * slice_elements + i);
+        const int64_t count = minimum(job.channels - i, L);
+        count == L ? store<L>(target + i, sum) : store_some<L>(target + i, sum, count);
       }
     }
   }
