@@ -126,7 +126,9 @@ def test_pages_of_all_results_leave_nothing_out(everything: Path) -> None:
 def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     text = {page.stem: page.text for page in papers.pages(everything)}
     # cuDNN 4 (its Winograd), published 2, the best form 1.25, HNTMP and auto 1.
-    line = "| 7-1-1-256-832 | 1.83 | 4.00 | 2.00 | 2.00 | fused | 1.25 | 3.20 | 1.00 | 1.00 | 4.00 |"
+    line = (
+        "| 7-1-1-256-832 | 1.83 | 4.00 | winograd | 2.00 | 2.00 | fused | 1.25 | 3.20 | 1.00 | 1.00 | 4.00 |"
+    )
     assert line in text["cuconv"]
     assert "| 1x1 | 8 | 53 | 2.00 | 53 | 2.00 | 3.20 | 53 | 4.00 | 53 | 4.00 | 53 |" in text["cuconv"]
     assert "3x3: the published form is 2.00 times as fast as cuDNN" in text["cuconv"]
@@ -143,6 +145,7 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     assert "| D1-30 | 16 | 30 of 30 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 |" in separable
     assert "| 3x3 | up to 1024 a side | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.00 |" in reuse
     assert "3x3 on one channel: 1.50 times as fast as NPP (the paper: 1.3)" in reuse
+    assert "| NPP | 4.90 | 6.67 |" in reuse and "| ArrayFire | 2.20 | - |" in reuse
     assert "| CONV1-13 3x3 | 512 | 13 of 13 | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 | 4.50 |" in reuse
 
 
@@ -191,4 +194,9 @@ def test_the_same_data_draw_the_same_file(tmp_path: Path) -> None:
 def test_tables() -> None:
     head, rows = without_empty_columns(["a", "b", "c"], [["x", None, 1.5], ["y", "-", None]])
     assert table(head, rows) == "| a | c |\n|---|---:|\n| x | 1.50 |\n| y | - |"
+    for rows in ([[1]], [[1, 2, 3]]):
+        with pytest.raises(ValueError, match="cells under 2 headings"):
+            table(["a", "b"], rows)
+        with pytest.raises(ValueError, match="not as long as the head"):
+            without_empty_columns(["a", "b"], rows)
     assert [us(value) for value in (None, 0.1234, 12.34, 1234.5)] == ["-", "0.12", "12.3", "1234"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
-from benchmarks.papers.measurements import Machine, Row, Rows
+from benchmarks.papers.measurements import CUDNN, Machine, Row, Rows
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
     NOT_MEASURED,
@@ -101,19 +101,8 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
 
 
 def _same_layers(rows: Rows, peer: str, on_gpu: bool) -> str:
-    head = (
-        *(
-            "layer",
-            "paper's speedup",
-            peer,
-            "published",
-            "speedup",
-            "fastest form of cuConv",
-            "us",
-            "speedup",
-        ),
-        *("HNTMP", "`auto`", "speedup"),
-    )
+    head = ["layer", "paper's speedup", peer, "algorithm", "published", "speedup"]
+    head += ["fastest form of cuConv", "us", "speedup", "HNTMP", "`auto`", "speedup"]
     lines: list[list[Cell]] = []
     for layer in claims.CUCONV:
         row = rows.get((layer.case, layer.batch))
@@ -122,7 +111,7 @@ def _same_layers(rows: Rows, peer: str, on_gpu: bool) -> str:
         published, best = row.form(PUBLISHED), row.form("cuconv/*")
         lines.append(
             [
-                *(layer.label, layer.cudnn_us / layer.us, us(row.cudnn), us(published)),
+                *(layer.label, layer.cudnn_us / layer.us, us(row.cudnn), _algorithm(row), us(published)),
                 *(over(row.cudnn, published), row.form_name("cuconv/*").partition("/")[2], us(best)),
                 *(over(row.cudnn, best), us(row.form("hntmp/*")), us(row.auto), over(row.cudnn, row.auto)),
             ]
@@ -135,6 +124,14 @@ def _same_layers(rows: Rows, peer: str, on_gpu: bool) -> str:
         else "torch's convolution, which is oneDNN's, in the same layout."
     )
     return f"{names}\n\n{table(*without_empty_columns(head, lines))}"
+
+
+def _algorithm(row: Row) -> str:
+    """cuDNN's fastest by name, where its algorithms were timed by name."""
+    if row.peer("cudnn_*") is None:
+        return ""
+    name = row.peer_name(*CUDNN)
+    return name.removeprefix("cudnn_").replace("_", " ") if name.startswith("cudnn_") else "torch's choice"
 
 
 def _all_layers(layers: list[Row], peer: str) -> str:

@@ -15,6 +15,9 @@ from benchmarks.results import RESULTS, Record, Results, best_peer, load, precis
 _KINDS = ("_candidates", "_ablations", "")
 
 
+CUDNN = ("torch", "cudnn", "cudnn_*")
+
+
 @dataclass
 class Row:
     """One problem. Times are microseconds."""
@@ -40,10 +43,14 @@ class Row:
     def peer(self, *patterns: str) -> float | None:
         return min((us for name, us in self.peers.items() if _matches(name, patterns)), default=None)
 
+    def peer_name(self, *patterns: str) -> str:
+        found = {name: us for name, us in self.peers.items() if _matches(name, patterns)}
+        return min(found, key=found.__getitem__) if found else ""
+
     @property
     def cudnn(self) -> float | None:
         """The fastest of cuDNN's algorithms that were timed, torch's choice too; on a CPU torch's own."""
-        return self.peer("torch", "cudnn", "cudnn_*")
+        return self.peer(*CUDNN)
 
     @property
     def torch_best(self) -> float | None:

@@ -79,6 +79,7 @@ def _machine(page: Page, machine: Machine) -> None:
     images = [row for row in machine.rows("filter2d").values() if row.auto]
     if images:
         page.add(_images(images))
+        page.add(_over_im2col(images))
         page.draw(_images_picture(machine, images))
         page.add(
             "### Ablation: column reuse and row reuse on single-channel images",
@@ -139,6 +140,24 @@ def _images(rows: list[Row]) -> str:
         "time taken. *torch*: the faster of its choice and of cuDNN's algorithms that were timed. "
         "ArrayFire is not measured here.\n\n" + table(head, lines, text_columns=2)
     )
+
+
+def _over_im2col(rows: list[Row]) -> str:
+    """The paper's means beside ours: over the same images and filters."""
+    some = [
+        row for row in rows if row.shape["filter"] in claims.FILTER_OVER_IM2COL_BY_SIZE and row.peer("im2col")
+    ]
+    ours = {
+        "cuDNN's fastest": ratios((row.peer("im2col"), row.peer(*PEERS["torch"])) for row in some),
+        "NPP": ratios((row.peer("im2col"), row.peer("npp")) for row in some),
+        "column and row reuse": ratios((row.peer("im2col"), row.auto) for row in some),
+    }
+    head = ["speedup over im2col, mean of 3x3 and 5x5", claims.REUSE_HARDWARE.partition(",")[0], "here"]
+    lines: list[list[Cell]] = [
+        [name, claimed, sum(found) / len(found) if (found := ours.get(name)) else None]
+        for name, claimed in claims.FILTER_OVER_IM2COL.items()
+    ]
+    return table(head, lines) if some else ""
 
 
 def _images_picture(machine: Machine, rows: list[Row]) -> Picture:

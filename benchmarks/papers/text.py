@@ -56,6 +56,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], text_columns: int
         "|" + "---|" * text_columns + "---:|" * (len(head) - text_columns),
     ]
     for row in rows:
+        if len(row) != len(head):
+            raise ValueError(f"{len(row)} cells under {len(head)} headings: {row}")
         lines.append(
             "| " + " | ".join(times(c) if c is None or isinstance(c, float) else str(c) for c in row) + " |"
         )
@@ -66,6 +68,8 @@ def without_empty_columns(
     head: Sequence[str], rows: Sequence[Sequence[Cell]]
 ) -> tuple[list[str], list[list[Cell]]]:
     """Columns that no row has a value for say nothing."""
+    if any(len(row) != len(head) for row in rows):
+        raise ValueError(f"rows are not as long as the head: {head}")
     kept = [index for index in range(len(head)) if any(row[index] not in (None, "-", "") for row in rows)]
     return [head[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
