@@ -95,14 +95,54 @@ double dense_gpu_us(const ConvProblem& problem, const DeviceTraits& device, doub
          slow * (cost.flops * flops_us + cost.cycles * sum / cycles_per_us);
 }
 
+// Dense layers on CPUs, P1-P45 and ResNet's among them at batch 1 and 4 (one and two AVX-512 cores,
+// torch 2.13), to some 20 %. Multiples as in Cost, added up. float16 runs in one thread, without vectors.
+Cost dense_cpu(const ConvProblem& problem, const DeviceTraits& device) {
+  const bool nchw = problem.layout == Layout::nchw, many = device.threads > 1;
+  const bool one_tap = problem.filter_height * problem.filter_width == 1;
+  const Operation operation = problem.operation;
+  if (problem.dtype == DType::float64) return {3, 1.5, 20};
+  if (problem.dtype == DType::float16) {
+    const double slow = operation == Operation::forward      ? (nchw ? 20 : 8)
+                        : operation == Operation::input_grad ? (nchw ? 12 : 18)
+                                                             : (nchw ? 5 : 12);
+    return {6, slow * device.threads, 40};
+  }
+  // Products of pairs of bfloat16 are for AVX-512 alone.
+  if (problem.dtype == DType::bfloat16 && device.isa == CpuIsa::avx512) {
+    if (nchw) return {operation == Operation::forward ? 6.2 : 7, 0.35, 55};
+    if (operation == Operation::weight_grad) return {one_tap ? 2.0 : 6.0, 0.6, 40};
+    return {one_tap ? 0.6 : operation == Operation::forward ? 3.0 : 11.0, one_tap ? 0.45 : 0.3, 40};
+  }
+  switch (operation) {
+    case Operation::forward:
+      if (!one_tap) return {2.4, 0.72, nchw ? 60.0 : 30.0};
+      if (nchw) return many ? Cost{4, 0.9, 25} : Cost{0.8, 0.9, 5};
+      return many ? Cost{0.5, 1, 18} : Cost{1, 0.82, 5};
+    case Operation::input_grad:
+      if (!one_tap) return {10, 0.5, nchw ? 80.0 : 40.0};
+      if (nchw) return many ? Cost{5, 0.8, 30} : Cost{0.9, 1.05, 10};
+      return many ? Cost{0.5, 1, 28} : Cost{2.5, 0.72, 10};
+    case Operation::weight_grad:
+      if (!one_tap) return {2.8, 0.95, 20};
+      if (nchw) return many ? Cost{4, 1.1, 18} : Cost{1.7, 0.7, 10};
+      return many ? Cost{0.5, 1.3, 18} : Cost{0.8, 0.8, 10};
+  }
+  return {1.5, 2, 20};
+}
+
 double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   const bool cpu = device.backend == Backend::cpu;
   double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
-  // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
-  if (cpu && element_size(problem.dtype) == 2) bytes_us *= 2;
   const double flops_us = problem.flops() / (device.fp32_TFLOPs * 1e6);
   if (!cpu && !problem.is_depthwise()) return dense_gpu_us(problem, device, bytes_us, flops_us);
-  // Dense convolutions on CPUs reach about half of the arithmetic rate; depthwise ones are bound by memory.
+  if (cpu && problem.groups == 1 && !problem.is_depthwise()) {
+    const Cost cost = dense_cpu(problem, device);
+    return bytes_us * cost.bytes + flops_us * cost.flops + cost.call_us;
+  }
+  // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
+  if (cpu && element_size(problem.dtype) == 2) bytes_us *= 2;
+  // Grouped convolutions on CPUs reach about half of the arithmetic rate; depthwise ones are bound by memory.
   Cost cost = {1.5, 2, 20};
   const bool onednn = cpu && (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16);
   if (onednn && problem.in_channels == 1 && problem.operation == Operation::input_grad) {

@@ -22,6 +22,7 @@ constexpr int64_t kWeightTasks = 32;  // about so many: threads of any machine, 
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!generator::supports(problem, device).ok) return;
   const generator::Space space(problem, device);
+  const double threads = std::max(device.threads, 1);
   // The best of every shape of register tile: the lanes' axis and the vectors along it.
   std::set<std::pair<bool, int>> shapes;
   for (const generator::Tiling& t : generator::cpu::tilings(space, false)) {
@@ -35,6 +36,9 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
     plan.packing = filters::crsk_name(problem, t.wave_c);
     plan.packed_weight_bytes = filters::crsk_bytes(problem, t.wave_c);
     plan.predicted_us = generator::predicted_us(t, space);
+    if (problem.operation == Operation::input_grad) {  // whose filters no layer keeps packed
+      plan.predicted_us += static_cast<double>(problem.weight_elements()) * 1.6e-4 / threads;
+    }
     plans.push_back(std::move(plan));
     if (shapes.size() == kMostPlans) break;
   }

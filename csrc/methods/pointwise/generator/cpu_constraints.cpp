@@ -127,6 +127,8 @@ void complete(Space& space, const ConvProblem& problem) {
   space.out_channels = product.rows;
   space.element_bytes = problem.dtype == DType::float64 ? 8 : 4;  // 16 bits are widened before
   space.accumulator_registers = 1;
+  space.is_widened = element_size(problem.dtype) == 2;
+  space.is_gathered = !grid.is_flat();
   DeviceTraits& device = space.device;
   device.lanes = vector_lanes(device.isa, problem.dtype);
   device.registers_per_multiprocessor = vector_registers(device.isa);

@@ -56,6 +56,9 @@ struct Space {
   int element_bytes;          // of what is staged in shared memory
   int accumulator_registers;  // 32-bit registers of one sum or operand; vectors of one on a CPU
   bool channels_last;
+  // On a CPU: operands of 16 bits, which are widened, and a source that is no row of pixels, which is
+  // gathered.
+  bool is_widened = false, is_gathered = false;
   DeviceTraits device;
 };
 
