@@ -196,6 +196,33 @@ def test_replays_see_what_the_weight_holds_then() -> None:
         torch.testing.assert_close(y, _expected(layer, x), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.gpu
+def test_filters_packed_a_moment_ago_amid_overlapping_launches() -> None:
+    """Kernels fetch packed filters while the kernel before them runs: never before they are packed."""
+    torch.manual_seed(0)
+    layers = [
+        convx.nn.Conv2d(64, 64, 1, algorithm="pointwise/tensor", device="cuda", dtype=torch.float16)
+        for _ in range(3)
+    ]
+    x = torch.randn(1, 64, 28, 28, device="cuda", dtype=torch.float16)
+    weights = [torch.randn(64, 64, 1, 1, device="cuda", dtype=torch.float16) / 8 for _ in range(3 * 50)]
+    results = []
+    with torch.no_grad():
+        for turn in range(50):
+            for layer, weight in zip(layers, weights[3 * turn : 3 * turn + 3], strict=True):
+                layer.weight.copy_(weight)
+            y = x
+            for layer in layers:  # the first call of each packs, the second does not
+                y = layer(layer(y))
+            results.append(y)
+        for turn, result in enumerate(results):
+            y = x
+            for layer, weight in zip(layers, weights[3 * turn : 3 * turn + 3], strict=True):
+                for _ in range(2):
+                    y = torch.nn.functional.conv2d(y, weight, layer.bias)
+            torch.testing.assert_close(result, y, rtol=0.05, atol=0.05 * y.abs().max().item())
+
+
 def test_one_object_serves_the_functional_form() -> None:
     packed, x, w = PackedFilters(), _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
     for _ in range(2):

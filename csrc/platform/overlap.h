@@ -1,6 +1,7 @@
 // Launches that overlap the end of the kernel before them in the stream (programmatic stream serialization,
-// sm_90 and later): blocks are placed and set up while the kernel before drains. Such a kernel touches no
-// global memory before wait_for_previous_kernel().
+// sm_90 and later): blocks are placed and set up while the kernel before drains. Before
+// wait_for_previous_kernel() such a kernel touches no global memory but packed filters, which are complete
+// before the kernel before it begins: a fence follows their packing, or a launch that does not overlap.
 #pragma once
 #include "platform/launch.h"
 

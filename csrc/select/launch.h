@@ -17,9 +17,10 @@ struct Pointers {
   const void* bias = nullptr;
   const void* output_grad = nullptr;
   void* result = nullptr;
-  const void* packed_weight =
-      nullptr;                // the filters in plan.packing's order, where it names one; 256-byte aligned
-  void* workspace = nullptr;  // plan.workspace_bytes, 256-byte aligned
+  // The filters in plan.packing's order, where it names one; 256-byte aligned.
+  const void* packed_weight = nullptr;
+  bool packed_just_now = false;  // by the kernel before this one, which must be complete then
+  void* workspace = nullptr;     // plan.workspace_bytes, 256-byte aligned
 };
 
 // The caller's thread pool: body(context, begin, end) over [0, count) in pieces of at least grain.

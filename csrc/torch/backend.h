@@ -33,6 +33,10 @@ void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointe
 void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                  int32_t device_index);
 
+// Whatever is launched on the stream from here on begins when all before is complete: packed filters that are
+// kept are read by kernels that overlap the one before them.
+void complete_packing(int32_t device_index);
+
 // Runs a plan of filter2d's own problems in the same way.
 void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
                    const filter2d::FilterPointers& pointers, int32_t device_index);

@@ -50,6 +50,8 @@ void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weigh
   cpu_launcher(plan).pack_weight(plan, problem, weight, packed, pool);
 }
 
+void complete_packing(int32_t /*device_index*/) {}
+
 void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
                    const filter2d::FilterPointers& pointers, int32_t device_index) {
   const DeviceTraits& device = device_traits(device_index);

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "methods/launchers.h"
+#include "platform/fence.h"
 #include "platform/query_device.h"
 #include "torch/backend.h"
 
@@ -38,6 +39,10 @@ void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointe
 void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                  int32_t device_index) {
   gpu_launcher(plan).pack_weight(plan, problem, weight, packed, current_stream(device_index));
+}
+
+void complete_packing(int32_t device_index) {
+  if (device_traits(device_index).has_bulk_copy()) launch_fence(current_stream(device_index));
 }
 
 void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,

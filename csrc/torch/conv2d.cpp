@@ -79,7 +79,9 @@ Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::
   const DeviceScope scope(input_view.device_index);
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
-  return pack(*plan, problem, dense_weight.const_data_ptr(), input_view);
+  Tensor packed = pack(*plan, problem, dense_weight.const_data_ptr(), input_view);
+  if (!plan->packing.empty()) complete_packing(input_view.device_index);
+  return packed;
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const 
   if (!plan.packing.empty() && pointers.packed_weight == nullptr) {
     packed = pack(plan, problem, pointers.weight, input);
     pointers.packed_weight = packed->const_data_ptr();
+    pointers.packed_just_now = true;
   }
   launch(plan, problem, pointers, input.device_index);
 }
