@@ -46,9 +46,8 @@ tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   if constexpr (kCompiled<Kind, How>) {
     CONVX_DYNAMIC_SHARED(shared);
-    Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
     allow_next_kernel();
-    wait_for_previous_kernel();
+    Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
     block.multiply();
     if constexpr (How == kChannels) {
       FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();

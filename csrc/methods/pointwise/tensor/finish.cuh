@@ -1,6 +1,7 @@
 // From the sums of a block to results in memory: the warps that shared out the channels are added in a fixed
 // order, then bias, activation and stores.
 #pragma once
+#include "methods/epilogue.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
 #include "platform/clamp.h"
@@ -217,12 +218,12 @@ class Finish {
           for (int t = 0; t < kFragments / 2; ++t) {
             pairs.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
           }
-          convx::store<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to + offset), pairs);
+          store_whole<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to + offset), pairs);
         } else {
           Vector<float, kFragments> row_values;
           CONVX_UNROLL
           for (int t = 0; t < kFragments; ++t) row_values.element[t] = values[t];
-          convx::store<float, kFragments>(to + offset, row_values);
+          store_whole<float, kFragments>(to + offset, row_values);
         }
       }
     }
@@ -245,8 +246,8 @@ class Finish {
       T* const to = tile + number * shape_.result.image_stride;
       for (int piece = threadIdx.x; piece < pieces; piece += Size::kThreads) {
         using Words = Vector<uint32_t, 4>;
-        convx::store<uint32_t, 4>(reinterpret_cast<uint32_t*>(to + piece * kPiece),
-                                  *reinterpret_cast<const Words*>(from + piece * kPiece));
+        store_whole<uint32_t, 4>(reinterpret_cast<uint32_t*>(to + piece * kPiece),
+                                 *reinterpret_cast<const Words*>(from + piece * kPiece));
       }
     }
   }

@@ -1,6 +1,7 @@
 // From the sums of a block to the results of a channels_last tensor: a lane holds neighbouring filters of a
 // pixel.
 #pragma once
+#include "methods/epilogue.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
 

@@ -38,7 +38,8 @@ void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProb
         divide_up(How == kPlanes ? problem.batch : product.columns, static_cast<int64_t>(Size::kColumns)));
     shape.source_stage_bytes = static_cast<int>(Size::source_bytes(shape.plane));
     launch_overlapped(
-        plan["overlap"] != 0, tensor_kernel<Kind, Lanes, How, Tile, T>, "pointwise tensor",
+        plan["overlap"] != 0 && !pointers.packed_just_now, tensor_kernel<Kind, Lanes, How, Tile, T>,
+        "pointwise tensor",
         Grid{static_cast<uint32_t>(shape.row_tiles * shape.column_tiles * problem.groups)}, Size::kThreads,
         static_cast<uint32_t>(Size::shared_bytes(shape.plane, shape.steps)), stream,
         static_cast<const uint32_t*>(pointers.packed_weight), static_cast<const T*>(pointers.weight),
