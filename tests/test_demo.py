@@ -62,7 +62,7 @@ def test_report_names_every_layer_and_its_method(report: Path) -> None:
                 assert f"<code>{layer}</code>" in text
     assert text.count("outputs agree") == 2
     assert text.count("Each method by name") == 2
-    for method in ("depthwise", "hntmp", "cuconv"):  # those that have layers to run on a CPU
+    for method in ("depthwise", "pointwise", "hntmp", "cuconv"):  # those that have layers to run on a CPU
         assert f"algorithm=&#x27;{method}&#x27;" in text or f"algorithm='{method}'" in text
 
 

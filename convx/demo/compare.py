@@ -90,19 +90,19 @@ def examine(
             result = _layer(name, native, converted, forced, given, rows[name], rounds)
             layers.append(result)
             progress(name)
-        whole = {}
+        whole, one_method = {}, []
         for each in LAYOUTS:
+            networks = [native, converted]
+            if each == layout:  # with each method by name too, all of them in turns
+                networks += [network for network, _ in forced.values()]
             y = _in_layout(batch, each)
-            native_us, convx_us = compare([partial(native, y), partial(converted, y)], device, rounds, 20000)
+            calls = [partial(network, y) for network in networks]
+            native_us, convx_us, *forced_us = compare(calls, device, rounds, 20000)
             whole[each] = (native_us, convx_us)
+            for time_us, (name, (network, its_report)) in zip(forced_us, forced.items(), strict=False):
+                count, error = len(its_report.converted), _error(network(x), exact)
+                one_method.append(ForcedResult(name, count, (native_us, time_us), error))
             progress(f"whole network, {each}")
-        one_method = []
-        for name, (network, its_report) in forced.items():
-            native_us, forced_us = compare([partial(native, x), partial(network, x)], device, 3, 20000)
-            count = len(its_report.converted)
-            error = _error(network(x), exact)
-            one_method.append(ForcedResult(name, count, (native_us, forced_us), error))
-        progress("each method by name")
     probability, index = output[0].float().softmax(0).topk(3)
     top = list(zip(index.tolist(), probability.tolist(), strict=True))
     return NetworkResult(title, len(batch), layout, layers, whole, native_error, convx_error, top, one_method)
@@ -145,7 +145,7 @@ def _layer(
 
 def steps(model: nn.Module) -> int:
     """How often examine() will report progress."""
-    return 2 + len(_convolutions(model)) + len(LAYOUTS)
+    return 1 + len(_convolutions(model)) + len(LAYOUTS)
 
 
 def _in_layout(batch: Tensor, layout: str) -> Tensor:
