@@ -49,6 +49,9 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   plan.predicted_us =
       std::max(2 * products / rate, problem.bytes() / (device.bandwidth_GBps * 1e3)) +
       (packed * 3e-4 + static_cast<double>(s.results()) * 2e-4) * wide / static_cast<double>(threads) + 8;
+  if (problem.operation == Operation::input_grad) {
+    plan.predicted_us += filters::crsk_cpu_us(problem, device);
+  }
   plans.push_back(std::move(plan));
 }
 

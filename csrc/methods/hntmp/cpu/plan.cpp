@@ -87,6 +87,9 @@ std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits&
   plan.packing = filters::crsk_name(problem, block_channels);
   plan.packed_weight_bytes = filters::crsk_bytes(problem, block_channels);
   plan.predicted_us = std::max(share.us, problem.bytes() / (device.bandwidth_GBps * 1e3)) + 5;
+  if (problem.operation == Operation::input_grad) {
+    plan.predicted_us += filters::crsk_cpu_us(problem, device);
+  }
   return {plan};
 }
 

@@ -59,7 +59,7 @@ __attribute__((noinline)) void stage_planes(const T* planes, int64_t plane, int6
   using A = Accumulator<T>;
   constexpr int L = kLanes<A>;
   for (int64_t c = 0; c < channels; ++c, planes += plane, staged += pitch) {
-    store<L>(staged + pitch - L, Simd<A, L>{});
+    if (pixels.count < pitch) store<L>(staged + pitch - L, Simd<A, L>{});
     if (pixels.list == nullptr) {
       widen_row(planes + pixels.first, pixels.count, staged);
     } else {

@@ -96,27 +96,32 @@ struct PixelLanes : Share<T> {
 
   void run(int64_t begin, int64_t end) const {
     const int64_t staged_count = job.depth * job.wave_w;
-    const int64_t widened_count = sizeof(T) < sizeof(A) ? job.depth * job.wave_c : 0;
-    Scratch memory((staged_count + round_up(widened_count, L)) * static_cast<int64_t>(sizeof(A)) +
+    const int64_t widened_count =
+        sizeof(T) < sizeof(A) ? round_up(job.depth * job.wave_c * job.repeat_c, L) : 0;
+    Scratch memory((staged_count + widened_count) * static_cast<int64_t>(sizeof(A)) +
                    2 * job.wave_w * static_cast<int64_t>(sizeof(int64_t)));
     A* const staged = memory.template as<A>();
     A* const widened_filters = staged + staged_count;
-    int64_t* const lists = reinterpret_cast<int64_t*>(widened_filters + round_up(widened_count, L));
+    int64_t* const lists = reinterpret_cast<int64_t*>(widened_filters + widened_count);
     for (int64_t index = begin; index < end; ++index) {
       const typename Base::Task task = this->task(index);
+      // Blocks of filters follow one another.
+      const A* filters =
+          widened(this->weight(task, task.first_block),
+                  (task.end_block - task.first_block) * job.depth * job.wave_c, widened_filters);
       const int64_t vectors = ceil_divide(task.end_pixel - task.first_pixel, L);
       const int64_t strips = ceil_divide(vectors * L, job.wave_w);
       for (int64_t strip = 0; strip < strips; ++strip) {
         const int64_t first = vectors * strip / strips, last = vectors * (strip + 1) / strips;
         const int64_t pixel = task.first_pixel + first * L;
-        run_strip(task, pixel, minimum(task.end_pixel - pixel, (last - first) * L), last - first, staged,
-                  widened_filters, lists);
+        run_strip(task, pixel, minimum(task.end_pixel - pixel, (last - first) * L), last - first, filters,
+                  staged, lists);
       }
     }
   }
 
   CONVX_INLINE void run_strip(const typename Base::Task& task, int64_t first, int64_t count, int64_t width,
-                              A* staged, A* widened_filters, int64_t* lists) const {
+                              const A* weight, A* staged, int64_t* lists) const {
     alignas(64) A sums[kMostTile * L + L];
     const A zeros[kMostTile] = {};
     const T* source = this->source(task);
@@ -138,9 +143,9 @@ struct PixelLanes : Share<T> {
       stage_planes(source, plane, job.depth, from, width * L, staged);
     }
     const bool is_whole = this->finishes() && count == width * L;
-    for (int64_t block = task.first_block; block < task.end_block; ++block) {
+    for (int64_t block = task.first_block; block < task.end_block;
+         ++block, weight += job.depth * job.wave_c) {
       const int64_t filters = this->filters(block);
-      const A* weight = widened(this->weight(task, block), job.depth * job.wave_c, widened_filters);
       const Rows<A> rows{weight, job.wave_c};
       const AddProducts<A> add = add_products_of<A, true>(filters, width);
       if (is_whole) {

@@ -83,22 +83,22 @@ double predicted_us(const Tiling& t, const Space& s) {
   const double tile_rows = all_rows / row_tiles, tile_vectors = all_vectors / vector_tiles;
   const double depth = as_double(s.in_channels);
 
-  // Cycles of a step: multiply-adds, or the latency of those that follow one another, or loads.
-  const double sums = tile_rows * tile_vectors;
-  const double step = std::max({sums, 8.0, tile_vectors + tile_rows / 2}) + 0.5;
+  // Cycles of a step: multiply-adds, or the latency of those that follow one another, or loads, which vectors
+  // of half the width have half the time for.
+  const double sums = tile_rows * tile_vectors, operands = tile_rows + tile_vectors;
+  const double load = s.device.isa == CpuIsa::avx512 ? 0.06 : 0.25;
+  const double step = std::max({sums, 8.0, operands / 2}) + load * operands + 0.5;
   const double store = t.pixel_lanes || s.channels_last ? 5 : 9;  // of a vector; others are transposed
   const double ends = 20 + sums * (store + (s.is_widened ? 6 : 0) + 2 * std::ceil(depth / t.stage_c));
   double cycles = row_tiles * vector_tiles * (depth * step + ends);
   // What is brought to the form of accumulators beforehand, a vector at a time unless pixels are gathered:
-  // every task's source, and filters of 16 bits for every strip of pixels, or every task where the strips
-  // of one share them.
+  // every task's source, and its filters of 16 bits.
   if (s.is_widened || s.is_gathered) {
     const double source_vectors = as_double(s.pixels) / lanes * depth * as_double(channel_tasks);
     cycles += source_vectors * (s.is_gathered && !s.channels_last ? 20 : 4);
   }
   if (s.is_widened) {
-    const double times = t.pixel_lanes ? vector_tiles : as_double(pixel_tasks);
-    cycles += times * as_double(s.out_channels) / lanes * depth * 4;
+    cycles += as_double(pixel_tasks) * as_double(s.out_channels) / lanes * depth * 4;
   }
   cycles *= as_double(s.batch * s.groups);
   // Threads take whole tasks.
