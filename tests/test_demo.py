@@ -14,6 +14,7 @@ import torch
 from models import torchvision_network
 
 import convx.demo
+from convx.demo.compare import examine
 from convx.demo.photo_filters import FilterResult
 
 np = pytest.importorskip("numpy")
@@ -101,6 +102,15 @@ def test_filters_are_held_against_float64() -> None:
     right = partial(FilterResult, "", "", "", "", None, 2.0, 1.0)
     assert right(2e-6, 3e-6).agrees and right(0.0, 5e-7).agrees and right(1e-7, 1e-7).speedup == 2
     assert not right(2e-6, 5e-6).agrees and not right(0.0, 2e-6).agrees
+
+
+def test_layers_that_rest_are_not_counted() -> None:
+    """googlenet's auxiliary classifiers have convolutions that run in training alone."""
+    model = torchvision_network("googlenet", init_weights=False)
+    result = examine("googlenet", model, torch.randn(1, 3, 32, 32), "nchw", 1, lambda what: None)
+    assert len(result.layers) == 57 < len([m for m in model.modules() if isinstance(m, torch.nn.Conv2d)])
+    counts = {each.method: each.layers for each in result.forced}
+    assert counts["hntmp"] == counts["cuconv"] == 57 and all(count <= 57 for count in counts.values())
 
 
 @pytest.mark.gpu
