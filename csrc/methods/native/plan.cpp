@@ -136,19 +136,17 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   double bytes_us = problem.bytes() / (device.bandwidth_GBps * 1e3);
   const double flops_us = problem.flops() / (device.fp32_TFLOPs * 1e6);
   if (!cpu && !problem.is_depthwise()) return dense_gpu_us(problem, device, bytes_us, flops_us);
-  if (cpu && problem.groups == 1 && !problem.is_depthwise()) {
+  if (cpu && !problem.is_depthwise()) {
     const Cost cost = dense_cpu(problem, device);
-    return bytes_us * cost.bytes + flops_us * cost.flops + cost.call_us;
+    const double grouped = problem.groups > 1 && element_size(problem.dtype) != 2 ? 1.3 : 1;
+    return (bytes_us * cost.bytes + flops_us * cost.flops) * grouped + cost.call_us;
   }
   // CPUs widen 16 bits to 32 in registers and gain little from the smaller operands.
   if (cpu && element_size(problem.dtype) == 2) bytes_us *= 2;
-  // Grouped convolutions on CPUs reach about half of the arithmetic rate; depthwise ones are bound by memory.
-  Cost cost = {1.5, 2, 20};
+  Cost cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
   const bool onednn = cpu && (problem.dtype == DType::float32 || problem.dtype == DType::bfloat16);
   if (onednn && problem.in_channels == 1 && problem.operation == Operation::input_grad) {
-    cost.flops = 1.3 * single_channel_padding(problem);
-  } else if (problem.is_depthwise()) {
-    cost = cpu ? depthwise_cpu(problem) : depthwise_gpu(problem);
+    cost = {1.5, 1.3 * single_channel_padding(problem), 20};
   }
   return std::max(bytes_us * cost.bytes, flops_us * cost.flops) + cost.call_us;
 }

@@ -21,10 +21,9 @@ struct Grid {
   int64_t height, width;
   Side source, result;
   int64_t pixels() const { return height * width; }
-  // Whether its pixels are neighbours, from the first of both images on.
-  bool is_flat() const {
-    return height == 1 && source.column_step == 1 && result.column_step == 1 && source.first == 0 &&
-           result.first == 0;
+  // Whether its pixels are neighbours, row after row, from the image's first on.
+  bool is_flat(const Side& side) const {
+    return side.first == 0 && side.column_step == 1 && (height == 1 || side.row_step == width);
   }
 };
 

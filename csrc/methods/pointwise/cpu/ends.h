@@ -46,11 +46,37 @@ CONVX_INLINE const Accumulator<T>* widened(const T* values, int64_t count, Accum
   }
 }
 
-// Pixels of an image for a task: neighbours from `first` on, or where `list` says.
+// Pixels of an image for a task: neighbours from `first` on, or where `list` says, in the rows of a grid.
 struct Pixels {
   int64_t first, count;
-  const int64_t* list;  // null for neighbours
+  const int64_t* list;          // null for neighbours
+  int64_t width = 0, step = 0;  // of the list: pixels of a grid's row, and how far apart they are
 };
+
+// Pixels of a task, listed in `memory` where they are no neighbours.
+CONVX_INLINE Pixels pixels_of(const Grid& grid, const Side& side, int64_t first, int64_t count,
+                              int64_t* memory) {
+  if (grid.is_flat(side)) return {first, count, nullptr};
+  list_pixels(grid, side, first, count, memory);
+  return {first, count, memory, grid.width, side.column_step};
+}
+
+// A run of pixels `step` apart. Of the plane, `left` elements begin with the first.
+template <class T, int L = kLanes<Accumulator<T>>>
+CONVX_INLINE void widen_run(const T* from, int64_t step, int64_t left, int64_t count,
+                            Accumulator<T>* widened) {
+  int64_t i = 0;
+  if constexpr (L >= 4) {
+    if (step == 2) {
+      for (; i + L <= count && 2 * (i + L) <= left; i += L) {
+        store<L>(widened + i, even_lanes(load<L>(from + 2 * i), load<L>(from + 2 * i + L)));
+      }
+      if constexpr (L == 16)
+        return widen_run<T, L / 2>(from + 2 * i, 2, left - 2 * i, count - i, widened + i);
+    }
+  }
+  for (; i < count; ++i) widened[i] = widen(from[i * step]);
+}
 
 // Planes to [channel][pixel], zeros up to pitch, which is a multiple of the lanes.
 template <class T>
@@ -62,8 +88,17 @@ __attribute__((noinline)) void stage_planes(const T* planes, int64_t plane, int6
     if (pixels.count < pitch) store<L>(staged + pitch - L, Simd<A, L>{});
     if (pixels.list == nullptr) {
       widen_row(planes + pixels.first, pixels.count, staged);
-    } else {
-      for (int64_t i = 0; i < pixels.count; ++i) staged[i] = widen(planes[pixels.list[i]]);
+      continue;
+    }
+    for (int64_t i = 0; i < pixels.count;) {
+      const int64_t run = minimum(pixels.width - (pixels.first + i) % pixels.width, pixels.count - i);
+      const int64_t first = pixels.list[i];
+      if (pixels.step == 1) {
+        widen_row(planes + first, run, staged + i);
+      } else {
+        widen_run(planes + first, pixels.step, plane - first, run, staged + i);
+      }
+      i += run;
     }
   }
 }

@@ -41,7 +41,7 @@ struct Share {
   Clamp<A> clamp{job.activation};
 
   int64_t tasks() const { return job.batch * job.groups * pixel_tiles * block_tiles; }
-  bool in_place() const { return sizeof(T) == sizeof(A) && grid.is_flat(); }
+  bool in_place() const { return sizeof(T) == sizeof(A) && grid.is_flat(grid.source); }
 
   struct Task {
     int64_t image, group, first_pixel, end_pixel, first_block, end_block;
@@ -77,7 +77,7 @@ struct Share {
                : static_cast<const T*>(job.bias) + task.group * job.channels + block * job.wave_c;
   }
   // Whether register tiles without ragged ends write results themselves.
-  bool finishes() const { return in_place() && clamp.is_all; }
+  bool finishes() const { return sizeof(T) == sizeof(A) && grid.is_flat(grid.result) && clamp.is_all; }
   // Where a finished register tile goes. zeros: as many as it has rows or lanes, for the lack of a bias.
   Target<A> finished(const Task& task, int64_t block, T* target, int64_t row_step, const A* zeros) const {
     const A* bias = job.bias == nullptr ? zeros : reinterpret_cast<const A*>(this->bias(task, block));
@@ -126,7 +126,8 @@ struct PixelLanes : Share<T> {
     const A zeros[kMostTile] = {};
     const T* source = this->source(task);
     const int64_t plane = grid.source.plane;
-    Pixels pixels{first, count, nullptr};
+    const Pixels from = pixels_of(grid, grid.source, first, count, lists);
+    const Pixels pixels = pixels_of(grid, grid.result, first, count, lists + count);
     Vectors<A> vectors{staged, width * L};
     int64_t skipped = 0;
     if (this->in_place() && plane >= width * L && task.end_block - task.first_block < kBlocksThatStage) {
@@ -134,12 +135,6 @@ struct PixelLanes : Share<T> {
       skipped = maximum(first + width * L - plane, 0);
       vectors = {reinterpret_cast<const A*>(source) + first - skipped, plane};
     } else {
-      Pixels from = pixels;
-      if (!grid.is_flat()) {
-        list_pixels(grid, grid.source, first, count, lists);
-        list_pixels(grid, grid.result, first, count, lists + count);
-        from.list = lists, pixels.list = lists + count;
-      }
       stage_planes(source, plane, job.depth, from, width * L, staged);
     }
     const bool is_whole = this->finishes() && count == width * L;
@@ -177,7 +172,7 @@ struct FilterLanes : Share<T> {
     const int64_t staged_count = this->in_place() ? 0 : round_up(job.depth * staged_pixels, L);
     const int64_t widened_count = sizeof(T) < sizeof(A) ? job.depth * job.wave_c : 0;
     const int64_t sums_count = finished_pixels * job.wave_c;
-    const int64_t lists_count = grid.is_flat() ? 0 : 2 * tile_w;
+    const int64_t lists_count = 2 * tile_w;
     Scratch memory((staged_count + widened_count + sums_count) * static_cast<int64_t>(sizeof(A)) +
                    lists_count * static_cast<int64_t>(sizeof(int64_t)));
     A* const staged = memory.template as<A>();
@@ -186,8 +181,10 @@ struct FilterLanes : Share<T> {
     int64_t* const lists = reinterpret_cast<int64_t*>(sums + sums_count);
     for (int64_t index = begin; index < end; ++index) {
       const typename Base::Task task = this->task(index);
-      Pixels pixels{task.first_pixel, task.end_pixel - task.first_pixel, nullptr};
-      const Rows<A> rows = source_rows(task, pixels, staged, lists);
+      const int64_t count = task.end_pixel - task.first_pixel;
+      const Pixels pixels = pixels_of(grid, grid.result, task.first_pixel, count, lists + count);
+      const Rows<A> rows =
+          source_rows(task, pixels_of(grid, grid.source, task.first_pixel, count, lists), staged);
       for (int64_t block = task.first_block; block < task.end_block; ++block) {
         const A* weight = widened(this->weight(task, block), job.depth * job.wave_c, widened_filters);
         job.channels_last ? run_block<false>(task, block, pixels, rows, {weight, job.wave_c}, sums)
@@ -196,26 +193,19 @@ struct FilterLanes : Share<T> {
     }
   }
 
-  // The task's source pixels, in place or staged; lists them where they are no neighbours.
-  CONVX_INLINE Rows<A> source_rows(const typename Base::Task& task, Pixels& pixels, A* staged,
-                                   int64_t* lists) const {
+  // The task's source pixels, in place or staged.
+  CONVX_INLINE Rows<A> source_rows(const typename Base::Task& task, const Pixels& pixels, A* staged) const {
     const T* source = this->source(task);
     const int64_t step = job.channels_last ? job.groups * job.depth : grid.source.plane;
     if (this->in_place()) {
       const A* first = reinterpret_cast<const A*>(source);
       return {first + pixels.first * (job.channels_last ? step : 1), step};
     }
-    Pixels from = pixels;
-    if (!grid.is_flat()) {
-      list_pixels(grid, grid.source, pixels.first, pixels.count, lists);
-      list_pixels(grid, grid.result, pixels.first, pixels.count, lists + pixels.count);
-      from.list = lists, pixels.list = lists + pixels.count;
-    }
     if (job.channels_last) {
-      stage_pixels(source, step, job.depth, from, job.depth, staged);
+      stage_pixels(source, step, job.depth, pixels, job.depth, staged);
       return {staged, job.depth};
     }
-    stage_planes(source, step, job.depth, from, staged_pixels, staged);
+    stage_planes(source, step, job.depth, pixels, staged_pixels, staged);
     return {staged, staged_pixels};
   }
 

@@ -18,24 +18,43 @@ void run_tasks(const Kernel& kernel, double products, const ThreadPool& pool) {
                     [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
 }
 
-// Every result as it is without products, where some have none.
+// Every result as it is without products, where some have none: zero, or of the bias alone.
 template <class T>
 void fill(const ProductJob& job, const ThreadPool& pool) {
   using A = Accumulator<T>;
+  constexpr int L = kLanes<A>;
   const int64_t channels = job.groups * job.channels, plane = job.grid.result.plane;
-  const int64_t images = job.batch * (job.channels_last ? plane : 1);
-  const int64_t run = job.channels_last ? 1 : plane;
-  pool.parallel_for(images, ceil_divide(images, pool.threads), [&](int64_t begin, int64_t end) {
-    T* target = static_cast<T*>(job.result) + begin * channels * run;
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t c = 0; c < channels; ++c, target += run) {
-        const A bias = job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[c]) : A(0);
-        const Simd<A, kLanes<A>> value =
-            activate<A, kLanes<A>>(broadcast<Simd<A, kLanes<A>>>(bias), job.activation);
-        for (int64_t p = 0; p < run; ++p) store_one(target + p, static_cast<A>(value[0]));
-      }
-    }
-  });
+  T* const result = static_cast<T*>(job.result);
+  // Runs of one pixel's channels, or of one channel's pixels.
+  const int64_t runs = job.batch * (job.channels_last ? plane : channels);
+  const int64_t length = job.channels_last ? channels : plane;
+  const auto finished = [&job](int64_t channel) {
+    const A bias = job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0);
+    return activate<A, L>(broadcast<Simd<A, L>>(bias), job.activation);
+  };
+  pool.parallel_for(
+      runs, maximum(ceil_divide(runs, pool.threads), ceil_divide(32768, length)),
+      [&](int64_t begin, int64_t end) {
+        if (job.bias == nullptr) {  // every activation of zero is zero
+          std::memset(result + begin * length, 0, static_cast<size_t>((end - begin) * length) * sizeof(T));
+          return;
+        }
+        T* const first = result + begin * length;
+        if (job.channels_last) {
+          for (int64_t c = 0; c < channels; ++c) store_one(first + c, static_cast<A>(finished(c)[0]));
+          for (int64_t i = 1; i < end - begin; ++i) {
+            std::memcpy(first + i * length, first, static_cast<size_t>(length) * sizeof(T));
+          }
+          return;
+        }
+        for (int64_t i = begin; i < end; ++i) {
+          const Simd<A, L> value = finished(i % channels);
+          T* const target = result + i * length;
+          for (int64_t p = 0; p < length; p += L) {
+            p + L <= length ? store<L>(target + p, value) : store_some<L>(target + p, value, length - p);
+          }
+        }
+      });
 }
 
 template <class T>

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostPlans = 8;
 
 // weight_grad's tasks: filters and channels that stay in caches, with the pixels of a chunk.
-constexpr int64_t kWeightRows = 112, kWeightColumns = 128, kWeightPixels = 128;
+constexpr int64_t kWeightRows = 112, kMostWeightRows = 448, kWeightColumns = 128, kWeightPixels = 128;
 constexpr int64_t kWeightTasks = 32;  // about so many: threads of any machine, and no matter how many
 
 }  // namespace
@@ -48,9 +48,13 @@ void append_cpu_weight(const ConvProblem& problem, const DeviceTraits& device, s
   const int64_t lanes = vector_lanes(device.isa, problem.dtype);
   const int64_t filters = problem.out_channels_per_group(), channels = problem.in_channels_per_group();
   const Grid grid = grid_of(problem);
-  const int64_t rows = divide_up(filters, divide_up(filters, kWeightRows));
   const int64_t vectors = divide_up(channels, lanes);
   const int64_t columns = divide_up(vectors, divide_up(vectors * lanes, kWeightColumns)) * lanes;
+  // Every task transposes its input anew: many rows share that, where there are tasks enough.
+  const int64_t row_tiles =
+      std::clamp(divide_up(kWeightTasks / 2, problem.groups * divide_up(channels, columns)),
+                 divide_up(filters, kMostWeightRows), divide_up(filters, kWeightRows));
+  const int64_t rows = divide_up(filters, row_tiles);
   const int64_t pixels = std::clamp<int64_t>(grid.pixels(), 1, kWeightPixels);
   const int64_t chunks = grid_images(problem) * divide_up(grid.pixels(), pixels);
   const int64_t tasks = problem.groups * divide_up(filters, rows) * divide_up(channels, columns);

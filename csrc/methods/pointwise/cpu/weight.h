@@ -26,10 +26,6 @@ struct WeightSums {
   int64_t row_tiles = ceil_divide(job.filters, job.rows);
   int64_t column_tiles = ceil_divide(job.channels, job.columns);
   int64_t pitch = round_up(job.pixels, L);  // of a staged filter's row
-  // Gradients lie in memory one pixel after the other unless padding leaves some of them out.
-  bool gradient_is_flat = grid.result.first == 0 && grid.result.column_step == 1 &&
-                          (grid.height == 1 || grid.result.row_step == grid.width);
-
   int64_t tasks() const { return job.groups * job.slices * row_tiles * column_tiles; }
 
   struct Task {
@@ -158,22 +154,15 @@ struct WeightSums {
       const int64_t last = chunks * (task.slice + 1) / job.slices;
       for (int64_t chunk = first; chunk < last; ++chunk) {
         const int64_t image = chunk / chunks_each, part = chunk % chunks_each;
-        Pixels source{part * job.pixels, minimum(job.pixels, grid.pixels() - part * job.pixels), nullptr};
-        Pixels result = source;
-        if (!grid.is_flat()) {
-          list_pixels(grid, grid.source, source.first, source.count, memory.lists);
-          source.list = memory.lists;
-          if (!gradient_is_flat) {
-            list_pixels(grid, grid.result, result.first, result.count, memory.lists + job.pixels);
-            result.list = memory.lists + job.pixels;
-          }
-        }
+        const int64_t pixel = part * job.pixels, count = minimum(job.pixels, grid.pixels() - pixel);
+        const Pixels source = pixels_of(grid, grid.source, pixel, count, memory.lists);
+        const Pixels result = pixels_of(grid, grid.result, pixel, count, memory.lists + job.pixels);
         const Vectors<A> input = input_of(task, image, source, memory);
         const Rows<A> gradient = gradient_of(task, image, result, memory);
         if (job.channels_last) {
-          add_chunk<true>(task, gradient, input, source.count, chunk > first, sums);
+          add_chunk<true>(task, gradient, input, count, chunk > first, sums);
         } else {
-          add_chunk<false>(task, gradient, input, source.count, chunk > first, sums);
+          add_chunk<false>(task, gradient, input, count, chunk > first, sums);
         }
       }
     }

@@ -128,7 +128,7 @@ void complete(Space& space, const ConvProblem& problem) {
   space.element_bytes = problem.dtype == DType::float64 ? 8 : 4;  // 16 bits are widened before
   space.accumulator_registers = 1;
   space.is_widened = element_size(problem.dtype) == 2;
-  space.is_gathered = !grid.is_flat();
+  space.is_gathered = !grid.is_flat(grid.source);
   DeviceTraits& device = space.device;
   device.lanes = vector_lanes(device.isa, problem.dtype);
   device.registers_per_multiprocessor = vector_registers(device.isa);
