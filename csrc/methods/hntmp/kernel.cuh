@@ -147,12 +147,17 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
         inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
         return inside ? y * a.source_width + x : 0;
       });
-  const auto stage = [&](unsigned char* to) {
+  const auto stage_filters = [&](unsigned char* to, int first) {
     constexpr Tile kStaged = tile_of(TileAt);
-    const int channels = min(a.source_channels - channel, a.slots);
+    const int channels = min(a.source_channels - first, a.slots);
     stage_pieces<Lanes, Lanes * kStaged.filters * kStaged.filter_height * kStaged.filter_width>(
         reinterpret_cast<T*>(to + a.weight_offset), weight, channels * a.weight_elements,
         a.slots * a.weight_elements, lane);
+    weight += static_cast<int64_t>(step) * a.weight_elements;
+  };
+  const auto stage_window = [&](unsigned char* to) {
+    constexpr Tile kStaged = tile_of(TileAt);
+    const int channels = min(a.source_channels - channel, a.slots);
     A* const window = reinterpret_cast<A*>(to);
     if constexpr (kStaged.staging == Staging::image) {
       stage_pieces<Lanes, 0>(window, source, channels * kStaged.pixels(), a.slots * kStaged.pixels(), lane);
@@ -162,7 +167,6 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
       pieces.stage(a, window, source, channels);
     }
     source += step * a.source_plane;
-    weight += static_cast<int64_t>(step) * a.weight_elements;
   };
 
   A sum[kTile.sums()];
@@ -171,10 +175,16 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   int used = channel;     // the first source channel of the stage in use
   int fill = 0, use = 0;  // places in the ring, in bytes
   const int ring_bytes = kStages * a.stage_bytes;
+  // Packed filters are complete before the kernel before this one begins: they come while that one ends.
+  CONVX_NO_UNROLL
+  for (int ahead = 0; ahead < kStages - 1; ++ahead) {
+    const int first = channel + ahead * step;
+    if (first < a.source_channels) stage_filters(ring + ahead * a.stage_bytes, first);
+  }
   wait_for_previous_kernel();
   CONVX_NO_UNROLL
   for (int ahead = 1; ahead < kStages; ++ahead) {
-    if (channel < a.source_channels) stage(ring + fill);
+    if (channel < a.source_channels) stage_window(ring + fill);
     channel += step;
     commit_copies();
     fill += a.stage_bytes;
@@ -183,7 +193,10 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   for (; used < a.source_channels; used += step) {
     wait_copies<kStages - 2>();
     warp_barrier<Lanes>();  // the stage has come, and the one before has been used by all lanes
-    if (channel < a.source_channels) stage(ring + fill);
+    if (channel < a.source_channels) {
+      stage_filters(ring + fill, channel);
+      stage_window(ring + fill);
+    }
     channel += step;
     commit_copies();
     fill = fill + a.stage_bytes == ring_bytes ? 0 : fill + a.stage_bytes;

@@ -94,12 +94,14 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   const Geometry g = geometry_of(sweep, plan.kernel, problem.dtype, plan["lanes"], plan["lane_filters"],
                                  plan["warps"], plan["splits"]);
   const auto a = arguments_of<T>(plan, problem, sweep, g, pointers);
-  start_tile<T>(plan.kernel, g, a, plan["overlap"] != 0, stream, std::make_integer_sequence<int, kTiles>());
+  const bool overlap = plan["overlap"] != 0;
+  start_tile<T>(plan.kernel, g, a, overlap && !pointers.packed_just_now, stream,
+                std::make_integer_sequence<int, kTiles>());
   if (a.partial == nullptr) return;
   Grid grid;
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
-  launch_overlapped(plan["overlap"] != 0, hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0,
-                    stream, a.partial, a.bias, a.result, a.results, static_cast<int>(g.splits),
+  launch_overlapped(overlap, hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream,
+                    a.partial, a.bias, a.result, a.results, static_cast<int>(g.splits),
                     divide_by(a.result_plane), divide_by(sweep.groups * sweep.result_channels), a.activation);
 }
 
