@@ -54,12 +54,13 @@ Support fits(const Sweep& s) {
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (problem.batch == 0) return Support::no("the batch is empty");
   if (problem.layout != Layout::nchw) {
-    return Support::no("needs the layout nchw: its coalesced accesses run along rows");
+    return Support::no("it needs the layout nchw: its coalesced accesses run along rows");
   }
-  if (problem.operation == Operation::weight_grad) return Support::no("computes forward and input_grad");
+  if (problem.operation == Operation::weight_grad)
+    return Support::no("it computes forward and input_grad, not weight_grad");
   if (problem.operation == Operation::input_grad && (problem.stride_h != 1 || problem.stride_w != 1)) {
     return Support::no(
-        "computes input_grad at stride 1 alone, as a forward convolution with flipped filters");
+        "it computes input_grad at stride 1 alone, as a forward convolution with flipped filters");
   }
   const Support support = fits(sweep_of(problem));
   if (!support.ok) return support;
