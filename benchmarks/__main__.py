@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -99,6 +100,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _command(arguments: Sequence[str]) -> str:
+    """The line that repeats the figures, wherever they were written."""
+    kept, words = [], iter(arguments)
+    for word in words:
+        if word == "--output":
+            next(words, None)
+        elif not word.startswith("--output="):
+            kept.append(word)
+    return shlex.join(["python", "-m", "benchmarks", *kept])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -117,8 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
-    command = "python -m benchmarks " + " ".join(sys.argv[1:] if arguments is None else arguments)
-    results = Results(options.suite, environment(device), command.strip(), {})
+    command = _command(sys.argv[1:] if arguments is None else arguments)
+    results = Results(options.suite, environment(device), command, {})
     try:
         if options.ablations and (options.all_candidates or options.suite not in ("depthwise", "pointwise")):
             raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def run(folder: Path, *arguments: str) -> dict[str, Any]:
     suite = "host" if "host" in arguments else "depthwise"
     suite += "_candidates" if "--all-candidates" in arguments else ""
     data: dict[str, Any] = json.loads((folder / device_slug(CPU) / f"{suite}.json").read_text())
+    repeats = ["python", "-m", "benchmarks", *arguments, "--device", "cpu", "--quick"]
+    assert data["command"] == shlex.join(repeats)
     return data
 
 
