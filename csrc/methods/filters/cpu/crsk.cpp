@@ -7,7 +7,8 @@
 namespace convx::filters {
 namespace {
 
-constexpr int64_t kSources = 16;  // a line of float32
+constexpr int64_t kSources = 16;             // a line of float32
+constexpr int64_t kTask = int64_t{1} << 14;  // elements that are worth waking a thread for
 
 // One block of result channels: for every source channel and tap, block neighbours of the packed order. Word
 // is any type of the element's size.
@@ -51,13 +52,13 @@ void pack_block(const Crsk& order, int64_t group, int64_t index, const Word* wei
 template <class Word>
 void pack_words(const Crsk& order, const void* weight, void* packed, const ThreadPool& pool) {
   const int64_t blocks = order.blocks(), elements = order.block_elements();
-  pool.parallel_for(order.groups * blocks, (order.groups * blocks + pool.threads - 1) / pool.threads,
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        pack_block(order, i / blocks, i % blocks, static_cast<const Word*>(weight),
-                                   static_cast<Word*>(packed) + i * elements);
-                      }
-                    });
+  const int64_t grain = std::max((order.groups * blocks + pool.threads - 1) / pool.threads, kTask / elements);
+  pool.parallel_for(order.groups * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      pack_block(order, i / blocks, i % blocks, static_cast<const Word*>(weight),
+                 static_cast<Word*>(packed) + i * elements);
+    }
+  });
 }
 
 }  // namespace
