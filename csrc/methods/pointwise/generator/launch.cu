@@ -8,7 +8,7 @@ namespace convx::pointwise {
 void launch_generated(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
   using namespace generator;
   const auto kernel = kernel_of(plan, problem);
-  const Space space(problem, DeviceTraits());
+  const Space space = gpu_space(problem);
   const void* input = pointers.input;
   const void* weight = pointers.weight;
   const void* bias = pointers.bias;

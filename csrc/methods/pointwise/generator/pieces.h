@@ -16,6 +16,10 @@ std::string activation(Activation activation, DType dtype);
 std::string input_pixel(const ConvProblem& problem);
 // fetch and put: a chunk from global memory to registers, and from there to shared memory.
 std::string staging(const ConvProblem& problem, const Tiling& tiling, int lanes);
+// store: some neighbouring results to global memory at once.
+std::string result_piece(const ConvProblem& problem, const Tiling& tiling, int lanes);
+// From sums to results: the reduction over a group's lanes, bias, activation, stores.
+std::string finish(const ConvProblem& problem, const Tiling& tiling, int lanes);
 
 std::string number(int64_t value);
 // "a && b", or nothing: what a specialised kernel need not ask is left out.

@@ -9,7 +9,7 @@ namespace convx::pointwise::generator {
 namespace {
 
 std::string head(const ConvProblem& p, const Tiling& t, int lanes) {
-  const Space space(p, DeviceTraits());
+  const Space space = gpu_space(p);
   std::string text = "// Pointwise convolution, generated for\n";
   text += "//   " + std::string(to_string(p.dtype)) + " " + to_string(p.layout) + ", any batch of " +
           number(p.in_channels) + "x" + number(p.in_height) + "x" + number(p.in_width) + " -> " +
@@ -30,7 +30,7 @@ std::string head(const ConvProblem& p, const Tiling& t, int lanes) {
 }
 
 std::string constants(const ConvProblem& p, const Tiling& t, int lanes) {
-  const Space s(p, DeviceTraits());
+  const Space s = gpu_space(p);
   std::string text;
   const auto define = [&](const char* name, int64_t value, const char* comment = "") {
     text += std::string("constexpr int ") + name + " = " + number(value) + ";" +
@@ -111,60 +111,6 @@ CONVX_DEVICE void multiply(Sum (&sums)[kThreadC * kWaveW], const Element* inputs
 )";
 }
 
-// The sums of the group's lanes, each exchange halving what a lane keeps where the values can be divided so.
-std::string reduction(const Tiling& t, int lanes) {
-  const int values = t.wave_w * t.thread_c(lanes);
-  std::string text = "    // Segmented reduction: the " + number(t.group_c) +
-                     " lanes of a group hold parts of the same " + number(values) + " sums.\n";
-  if (values % t.group_c != 0) {
-    for (int mask = t.group_c / 2; mask > 0; mask /= 2) {
-      text += "#pragma unroll\n    for (int i = 0; i < " + number(values) +
-              "; ++i) sums[i] += lane_xor<kLanes>(sums[i], " + number(mask) + ");\n";
-    }
-    return text;
-  }
-  text += "    // Each exchange halves what a lane keeps; lane g of a group ends with those from g * " +
-          number(values / t.group_c) + " on.\n";
-  int kept = values;
-  for (int mask = t.group_c / 2; mask > 0; mask /= 2) {
-    kept /= 2;
-    text +=
-        "    {\n      const bool keeps_upper = (group_lane & " + number(mask) + ") != 0;\n#pragma unroll\n";
-    text += "      for (int i = 0; i < " + number(kept) +
-            "; ++i) {\n        const Sum sent = keeps_upper ? sums[i] : sums[i + " + number(kept) +
-            "];\n        sums[i] = (keeps_upper ? sums[i + " + number(kept) +
-            "] : sums[i]) + lane_xor<kLanes>(sent, " + number(mask) + ");\n      }\n    }\n";
-  }
-  return text;
-}
-
-std::string write_back(const ConvProblem& p, const Tiling& t, int lanes) {
-  const Space s(p, DeviceTraits());
-  const int values = t.wave_w * t.thread_c(lanes);
-  const bool is_scattered = values % t.group_c == 0;
-  std::vector<std::string> inside;
-  std::string value = "i";
-  if (t.group_c > 1 && is_scattered) value = "group_lane * " + number(values / t.group_c) + " + i";
-  if (!is_scattered) inside.push_back("i % kGroupC == group_lane");
-  if (s.out_channels % t.tile_c() != 0) inside.push_back("first_filter + filter < kOutChannels");
-  if (s.pixels % t.tile_w() != 0) inside.push_back("first_pixel + pixel < kPixels");
-  const std::string condition = all_of(inside);
-  const std::string offset = p.layout == Layout::nhwc
-                                 ? "(first_pixel + pixel) * (kGroups * kOutChannels) + first_filter + filter"
-                                 : "(first_filter + filter) * kPixels + first_pixel + pixel";
-  std::string text = "#pragma unroll\n    for (int i = 0; i < " +
-                     number(is_scattered ? values / t.group_c : values) +
-                     "; ++i) {\n      const int value = " + value +
-                     ";\n      const int filter = wave_filter + row + value / kWaveW * kRows;\n"
-                     "      const int pixel = wave_pixel + value % kWaveW;\n";
-  const std::string sum =
-      p.has_bias ? "sums[i] + widen(bias[group * kOutChannels + first_filter + filter])" : "sums[i]";
-  text += "      " + (condition.empty() ? std::string() : "if (" + condition + ") ") +
-          "{\n        tile_output[" + offset + "] =\n            narrow(activate(" + sum +
-          "));\n      }\n    }\n";
-  return text;
-}
-
 std::string kernel(const ConvProblem& p, const Tiling& t, int lanes, const std::string& name) {
   const bool last = p.layout == Layout::nhwc;
   std::string text = R"(
@@ -227,8 +173,7 @@ CONVX_KERNEL(kThreads) )" +
     }
 
 )";
-  if (t.group_c > 1) text += reduction(t, lanes);
-  return text + write_back(p, t, lanes) + "  }\n}\n";
+  return text + finish(p, t, lanes) + "  }\n}\n";
 }
 
 // 64 bits of FNV-1a: tells kernels apart by name.
@@ -252,7 +197,8 @@ Support has_source(const ConvProblem& problem, const DeviceTraits& device) {
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes) {
   const std::string parts = element_type(problem.dtype) + activation(problem.activation, problem.dtype) +
                             "\n" + constants(problem, tiling, lanes) + input_pixel(problem) +
-                            staging(problem, tiling, lanes) + multiply(problem, tiling, lanes);
+                            staging(problem, tiling, lanes) + multiply(problem, tiling, lanes) +
+                            result_piece(problem, tiling, lanes);
   const std::string name = "convx_pointwise_" + digest(parts + kernel(problem, tiling, lanes, ""));
   // A namespace of its own, so that several can be compiled together; the kernel's name is plain C.
   return {name, head(problem, tiling, lanes) + prologue() + "\nnamespace " + name + "_parts {\n\n" + parts +

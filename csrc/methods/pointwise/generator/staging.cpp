@@ -17,7 +17,7 @@ struct Loads {
 };
 
 Loads loads(const ConvProblem& p, const Tiling& t) {
-  const Space s(p, DeviceTraits());
+  const Space s = gpu_space(p);
   const auto widest = [&](const auto& fits) {
     int count = 16 / s.element_bytes;
     while (count > 1 && !fits(count)) count /= 2;
@@ -33,7 +33,7 @@ Loads loads(const ConvProblem& p, const Tiling& t) {
 }  // namespace
 
 std::string staging(const ConvProblem& p, const Tiling& t, int lanes) {
-  const Space s(p, DeviceTraits());
+  const Space s = gpu_space(p);
   const bool last = p.layout == Layout::nhwc;
   const Loads pieces = loads(p, t);
   std::vector<std::string> input_inside, filter_inside;

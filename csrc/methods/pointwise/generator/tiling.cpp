@@ -160,6 +160,12 @@ Space::Space(const ConvProblem& problem, const DeviceTraits& of)
   if (of.backend == Backend::cpu) cpu::complete(*this, problem);
 }
 
+Space gpu_space(const ConvProblem& problem) {
+  DeviceTraits gpu;
+  gpu.backend = Backend::cuda;
+  return Space(problem, gpu);
+}
+
 int row_pitch(int elements, int element_bytes) {
   const int pieces = static_cast<int>(ceil_divide(int64_t(elements) * element_bytes, 16)) | 1;
   return pieces * 16 / element_bytes;

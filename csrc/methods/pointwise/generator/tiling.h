@@ -62,6 +62,9 @@ struct Space {
   DeviceTraits device;
 };
 
+// As generated kernels see a problem, whichever GPU runs them.
+Space gpu_space(const ConvProblem& problem);
+
 // Eq. 1, 2: what a block, and a thread, may use when block_n blocks share a multiprocessor.
 int64_t shared_limit(const Tiling& tiling, const Space& space);
 int64_t register_limit(const Tiling& tiling, const Space& space);
