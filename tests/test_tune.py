@@ -500,6 +500,17 @@ def test_tune_takes_the_fastest_of_every_plan() -> None:
     assert {row.name: row.method for row in taken.converted}["1"] == winners["1, 2"]
 
 
+def test_the_table_tells_plans_of_one_name_apart_by_what_differs() -> None:
+    def row(winner: str, before: str) -> tuning_module.TunedProblem:
+        return tuning_module.TunedProblem("0", "forward", before, 20.0, winner, 10.0, {}, True)
+
+    tile, other = (f"pointwise/pixels wave_w={pixels} wave_c=8 lanes=16" for pixels in (16, 48))
+    report = tuning_module.TuningReport((row(tile, other), row(tile, "native"), row(tile, tile)))
+    first, second, third, *_ = str(report).splitlines()[1:]
+    assert "pointwise/pixels wave_w=16 " in first and "pointwise/pixels wave_w=48 " in first
+    assert "wave_c" not in first and "wave_" not in second + third
+
+
 def test_records_are_read_by_the_next_process(own_folder: Path) -> None:
     damaged = record(depthwise(batch=2))
     assert records.save(record(algorithm="native")) and records.save(damaged)

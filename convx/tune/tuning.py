@@ -43,9 +43,16 @@ class TunedProblem:
         return self.before_us / self.us
 
 
+def _told_apart(plan: str, other: str) -> str:
+    """A plan's name, with as much of its tiling as tells it from another plan of that name."""
+    (name, *tiling), (other_name, *other_tiling) = plan.split(), other.split()
+    differs = [each for each in tiling if each not in other_tiling] if name == other_name else []
+    return " ".join([name, *differs])
+
+
 @dataclass(frozen=True)
 class TuningReport:
-    """The problems of a model and their fastest plans; prints as a table."""
+    """The problems of a model and their fastest plans, by whole name in rows; prints as a table."""
 
     rows: tuple[TunedProblem, ...]
 
@@ -58,9 +65,9 @@ class TuningReport:
                 (
                     f"{first} and {len(more)} more" if more else first,
                     row.problem,
-                    row.winner,
+                    _told_apart(row.winner, row.before),
                     f"{row.us:.1f} us",
-                    row.before,
+                    _told_apart(row.before, row.winner),
                     f"{row.before_us:.1f} us",
                     note,
                 )
