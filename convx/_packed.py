@@ -21,6 +21,15 @@ def forget_all() -> None:
     _generation += 1
 
 
+def _version_of(weight: Tensor) -> int | None:
+    """The count of writes to a tensor; None where torch keeps none: is_inference() would not do, since a
+    parameter made in inference mode has no count either once its data is another tensor's."""
+    try:
+        return weight._version
+    except RuntimeError:
+        return None
+
+
 class PackedFilters:
     """Packed copies of one weight: valid as long as it is the same tensor, in the same memory, at the same
     version. They are no state: copies and pickles of a layer begin without any.
@@ -50,9 +59,9 @@ class PackedFilters:
         A CUDA graph has to pack in the graph, so that replays see what the weight holds then. Tensors made
         in inference mode have no version that would tell when they change.
         """
-        if weight.is_inference() or (weight.is_cuda and torch.cuda.is_current_stream_capturing()):
+        version = _version_of(weight)
+        if version is None or (weight.is_cuda and torch.cuda.is_current_stream_capturing()):
             return None
-        version = weight._version
         owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
         if not self._holds(owner, weight, version):
             self._kept.clear()

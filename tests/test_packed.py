@@ -156,6 +156,19 @@ def test_inference_mode_and_gradients_agree() -> None:
     torch.testing.assert_close(layer(x), inference, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["made", "data_replaced"])
+def test_a_layer_made_in_inference_mode(replaced: bool) -> None:
+    """Its weight has no version that would tell when it changes."""
+    weight = torch.randn(FILTERS, CHANNELS, 3, 3)
+    with torch.inference_mode():
+        layer = _layer()
+        if replaced:
+            layer.weight.data = weight
+        _assert_right(layer, _input())
+        layer.weight.add_(1)
+        _assert_right(layer, _input())
+
+
 def test_reverting_leaves_nothing_behind() -> None:
     layer, x = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), _input()
     attributes = set(vars(layer))
