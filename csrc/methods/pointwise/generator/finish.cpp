@@ -96,14 +96,23 @@ CONVX_DEVICE void store(Element* to, const ResultPiece& piece) {
     std::string places, operands;
     for (int i = 0; i < words; ++i) {
       places += (i == 0 ? "%" : ", %") + number(i + 1);
-      operands += ", \"r\"(word[" + number(i) + "])";
+      operands += ", \"r\"(all.word[" + number(i) + "])";
     }
-    text +=
-        "#if defined(__CUDACC_RTC__)  // the compiler would take a conditional store apart\n  unsigned int "
-        "word[" +
-        width + "];\n  __builtin_memcpy(word, &piece, sizeof word);\n  asm volatile(\"st.global.v" + width +
-        ".b32 [%0], {" + places + "};\" ::\"l\"(__cvta_generic_to_global(to))" + operands +
-        " : \"memory\");\n#else\n  *reinterpret_cast<ResultPiece*>(to) = piece;\n#endif\n";
+    // The compiler would take a conditional store apart.
+    text += R"(#if defined(__CUDACC_RTC__)
+  union {
+    ResultPiece piece;
+    unsigned int word[)" +
+            width + R"(];
+  } all;
+  all.piece = piece;
+  asm volatile("st.global.v)" +
+            width + ".b32 [%0], {" + places + "};\" ::\"l\"(__cvta_generic_to_global(to))" + operands +
+            R"( : "memory");
+#else
+  *reinterpret_cast<ResultPiece*>(to) = piece;
+#endif
+)";
   } else {
     text += "  *reinterpret_cast<ResultPiece*>(to) = piece;\n";
   }
