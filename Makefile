@@ -9,7 +9,7 @@
 PYTHON ?= python3
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
-# A process per CPU, four at most: each has torch's threads besides.
+# A process per CPU, four at most: each has torch's threads besides, which sleep while they wait.
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist=worksteal --durations=10 --hypothesis-profile=repeatable
 PIP := $(IN_VENV) -m pip --disable-pip-version-check
 
@@ -25,7 +25,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	@echo "== the test suite"
-	$(IN_VENV) -m pytest $(PYTEST_FLAGS)
+	OMP_WAIT_POLICY=passive $(IN_VENV) -m pytest $(PYTEST_FLAGS)
 
 lint: $(VENV)/lint-tools
 	@echo "== style and types"
