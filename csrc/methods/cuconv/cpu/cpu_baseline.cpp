@@ -10,8 +10,8 @@
 #include "methods/cuconv/cpu/job.h"
 #include "methods/depthwise/cpu/job.h"
 
-#define CONVX_SIMD_NAMESPACE baseline
-#define CONVX_SIMD_BYTES 16
-#define CONVX_SIMD_REGISTERS 16
-
+// Not sorted: the kernels are for the instruction set that comes before them.
+// clang-format off
+#include "platform/isa_baseline.h"
 #include "methods/cuconv/cpu/kernels.h"
+// clang-format on

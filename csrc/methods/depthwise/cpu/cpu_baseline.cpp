@@ -9,8 +9,8 @@
 
 #include "methods/depthwise/cpu/job.h"
 
-#define CONVX_SIMD_NAMESPACE baseline
-#define CONVX_SIMD_BYTES 16
-#define CONVX_SIMD_REGISTERS 16
-
+// Not sorted: the kernels are for the instruction set that comes before them.
+// clang-format off
+#include "platform/isa_baseline.h"
 #include "methods/depthwise/cpu/kernels.h"
+// clang-format on

@@ -12,17 +12,9 @@
 #include "methods/depthwise/cpu/job.h"
 #include "methods/pointwise/cpu/job.h"
 
-#define CONVX_SIMD_NAMESPACE avx512
-#define CONVX_SIMD_BYTES 64
-#define CONVX_SIMD_REGISTERS 32
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
-                             apply_to = function)
-#else
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
-#endif
+// Not sorted: the kernels are for the instruction set that comes before them.
+// clang-format off
+#include "platform/isa_avx512.h"
 #include "methods/pointwise/cpu/kernels.h"
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "platform/isa_end.h"
+// clang-format on
