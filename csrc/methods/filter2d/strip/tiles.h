@@ -29,7 +29,8 @@ constexpr Tile tile_of(int bytes, int filter, Variant variant) {
   if (variant == Variant::flat) return {columns, 2, 64, filter <= 5 ? 10 : 8};
   if (variant == Variant::ragged) return {columns, 4, 128, filter <= 5 ? 4 : 3};
   if (filter == 3) return {columns, 8, 128, bytes == 2 ? 4 : 5};
-  if (filter == 5) return {columns, bytes == 1 ? 8 : 4, 128, bytes == 4 ? 5 : 4};
+  if (filter == 5 && bytes == 4) return {columns, 8, 64, 8};
+  if (filter == 5) return {columns, bytes == 1 ? 8 : 4, 128, 4};
   return {columns, 4, 128, bytes == 4 ? 4 : 3};
 }
 
