@@ -1,7 +1,6 @@
-// A ring of shared-memory stages that one warp fills from global memory ahead of its use, and writes back.
+// A ring of shared-memory stages that are filled from global memory ahead of their use.
 //
-// On sm_90 and later lane 0 issues bulk copies that complete on an mbarrier per stage; elsewhere the warp's
-// lanes copy 16 bytes each and the copy is complete at once. Every lane calls every function. Addresses are
+// On sm_90 and later one thread issues bulk copies that complete on an mbarrier per stage. Addresses are
 // 16-byte aligned and sizes multiples of 16 bytes.
 #pragma once
 #include "platform/platform.h"
@@ -10,35 +9,72 @@ namespace convx {
 
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define CONVX_BULK_COPY 1
+
+// What PTX has for a barrier that counts bytes.
+namespace bulk {
+
+CONVX_DEVICE uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+template <int Stages>
+CONVX_DEVICE void init(uint64_t* barriers) {
+  CONVX_UNROLL
+  for (int stage = 0; stage < Stages; ++stage) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barriers + stage)));
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+CONVX_DEVICE void expect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
+CONVX_DEVICE void load(uint64_t* barrier, void* shared, const void* global, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+CONVX_DEVICE void wait(uint64_t* barrier, uint32_t phase) {
+  asm volatile(
+      "{\n.reg .pred done;\nwait_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+      "wait_%=;\n}" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+}
+
+}  // namespace bulk
 #endif
 
-template <int Lanes, int Stages>
-class WarpStages {
+// Whether BlockStages copies; the host executor does what it stands for.
+#if defined(CONVX_BULK_COPY) || defined(CONVX_SIMT)
+constexpr bool kBlockStagesCopy = true;
+#else
+constexpr bool kBlockStagesCopy = false;
+#endif
+
+// Stages of a block, filled by one of its threads. A stage may be filled again after a block_barrier that
+// follows its last read.
+template <int Stages>
+class BlockStages {
  public:
-  // barriers: Stages 64-bit words of shared memory of this warp alone.
-  CONVX_DEVICE WarpStages(uint64_t* barriers, int lane) : barriers_(barriers), lane_(lane) {
+  // barriers: Stages 64-bit words of shared memory. Every thread of the block calls this.
+  CONVX_DEVICE explicit BlockStages(uint64_t* barriers) : barriers_(barriers) {
 #if defined(CONVX_BULK_COPY)
-    if (lane_ == 0) {
-      CONVX_UNROLL
-      for (int stage = 0; stage < Stages; ++stage) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barriers_ + stage)));
-      }
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncwarp();
+    if (threadIdx.x == 0) bulk::init<Stages>(barriers_);
+    block_barrier();
 #endif
   }
 
-  // Announces how many bytes load() will bring into a stage, all calls together. The stage must have been
-  // released by a warp_barrier after its last read, and by wait_stores() if it was a store()'s source.
+  // One thread announces how many bytes load() will bring into a stage, all calls together, and calls it.
   CONVX_DEVICE void begin(int stage, uint32_t bytes) {
 #if defined(CONVX_BULK_COPY)
-    if (lane_ == 0) {
-      asm volatile(
-          "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barriers_ + stage)),
-          "r"(bytes)
-          : "memory");
-    }
+    bulk::expect(barriers_ + stage, bytes);
 #else
     (void)stage;
     (void)bytes;
@@ -47,13 +83,58 @@ class WarpStages {
 
   CONVX_DEVICE void load(int stage, void* shared, const void* global, uint32_t bytes) {
 #if defined(CONVX_BULK_COPY)
-    if (lane_ == 0) {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-              shared_address(shared)),
-          "l"(global), "r"(bytes), "r"(shared_address(barriers_ + stage))
-          : "memory");
+    bulk::load(barriers_ + stage, shared, global, bytes);
+#else
+    (void)stage;
+    using Piece = Vector<float, 4>;
+    for (uint32_t i = 0; i < bytes / 16; ++i) {
+      static_cast<Piece*>(shared)[i] = static_cast<const Piece*>(global)[i];
     }
+#endif
+  }
+
+  // Every thread: the stage's bytes are there, once a block_barrier has followed. phase alternates 0, 1 with
+  // each use of the same stage.
+  CONVX_DEVICE void wait(int stage, uint32_t phase) {
+#if defined(CONVX_BULK_COPY)
+    bulk::wait(barriers_ + stage, phase);
+#else
+    (void)stage;
+    (void)phase;
+#endif
+  }
+
+ private:
+  uint64_t* barriers_;
+};
+
+// Stages of one warp, which also writes them back. Lane 0 issues bulk copies; elsewhere the warp's lanes copy
+// 16 bytes each and the copy is complete at once. Every lane calls every function.
+template <int Lanes, int Stages>
+class WarpStages {
+ public:
+  // barriers: Stages 64-bit words of shared memory of this warp alone.
+  CONVX_DEVICE WarpStages(uint64_t* barriers, int lane) : barriers_(barriers), lane_(lane) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) bulk::init<Stages>(barriers_);
+    __syncwarp();
+#endif
+  }
+
+  // Announces how many bytes load() will bring into a stage, all calls together. The stage must have been
+  // released by a warp_barrier after its last read, and by wait_stores() if it was a store()'s source.
+  CONVX_DEVICE void begin(int stage, uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) bulk::expect(barriers_ + stage, bytes);
+#else
+    (void)stage;
+    (void)bytes;
+#endif
+  }
+
+  CONVX_DEVICE void load(int stage, void* shared, const void* global, uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
+    if (lane_ == 0) bulk::load(barriers_ + stage, shared, global, bytes);
 #else
     (void)stage;
     copy(shared, global, bytes);
@@ -63,11 +144,7 @@ class WarpStages {
   // Returns when the stage's bytes are there. phase alternates 0, 1 with each use of the same stage.
   CONVX_DEVICE void wait(int stage, uint32_t phase) {
 #if defined(CONVX_BULK_COPY)
-    asm volatile(
-        "{\n.reg .pred done;\nwait_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
-        "wait_%=;\n}" ::"r"(shared_address(barriers_ + stage)),
-        "r"(phase)
-        : "memory");
+    bulk::wait(barriers_ + stage, phase);
 #else
     (void)stage;
     (void)phase;
@@ -83,7 +160,7 @@ class WarpStages {
     __syncwarp();
     if (lane_ == 0) {
       asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
-                   "r"(shared_address(shared)), "r"(bytes)
+                   "r"(bulk::shared_address(shared)), "r"(bytes)
                    : "memory");
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }
@@ -109,11 +186,7 @@ class WarpStages {
   }
 
  private:
-#if defined(CONVX_BULK_COPY)
-  CONVX_DEVICE static uint32_t shared_address(const void* pointer) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-  }
-#else
+#if !defined(CONVX_BULK_COPY)
   CONVX_DEVICE void copy(void* to, const void* from, uint32_t bytes) {
     using Piece = Vector<float, 4>;
     for (uint32_t i = lane_; i < bytes / 16; i += Lanes) {

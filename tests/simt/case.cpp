@@ -58,6 +58,7 @@ const std::map<std::string, Setter>& setters() {
          c.problem.padding_right = values[last];
        }},
       {"device", [](Case& c, const std::string& v) { c.device = v; }},
+      {"multiprocessors", [](Case& c, const std::string& v) { c.multiprocessors = std::stoi(v); }},
       {"only", [](Case& c, const std::string& v) { c.only = v; }},
       {"orders", [](Case& c, const std::string& v) { c.orders = v; }},
       {"seed", [](Case& c, const std::string& v) { c.seed = std::stoull(v); }},

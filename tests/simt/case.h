@@ -12,7 +12,8 @@ namespace simt_test {
 struct Case {
   convx::ConvProblem problem;
   std::string device = "h200";
-  std::string only;  // candidates whose description contains this; all where empty
+  int multiprocessors = 0;  // instead of the device's; 0: those
+  std::string only;         // candidates whose description contains this; all where empty
   std::string orders = "forward,reverse,shuffled";
   uint64_t seed = 1;
   int64_t max_plans = 1000;

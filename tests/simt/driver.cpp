@@ -142,7 +142,8 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
 
 int run_line(const std::string& line) {
   const Case it = parse_case(line);
-  const DeviceTraits device = known_device(it.device);
+  DeviceTraits device = known_device(it.device);
+  if (it.multiprocessors != 0) device.multiprocessors = it.multiprocessors;
   const Support support = tested_supports(it.problem, device);
   std::vector<Plan> plans;
   if (support.ok) plans = tested_plans(it.problem, device);

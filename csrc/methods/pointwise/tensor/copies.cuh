@@ -4,6 +4,8 @@
 #include "methods/pointwise/pixel_map.cuh"
 #include "methods/pointwise/tensor/slots.cuh"
 #include "platform/mma.h"
+#include "platform/opaque.h"
+#include "platform/stage.h"
 #include "platform/warp.h"
 
 namespace convx::pointwise::tensor {
@@ -29,8 +31,10 @@ struct Shape {
   int steps, m_tiles;  // fragments of a group's channels and filters
   int plane;           // pixels of an image of the result
   int images;
-  uint32_t row_tiles, column_tiles;
+  FastDivide row_tiles, row_tiles_of_groups;  // of a group, and of all
+  uint32_t column_tiles, column_blocks;       // blocks share out the columns of a row of tiles
   int source_stage_bytes;
+  bool filters_stay;                  // in shared memory, while a block goes from tile to tile
   Access order;                       // of channels, by which the filters were packed
   bool source_pieces, result_pieces;  // of channels: rows allow reads of 16 bytes, stores of a lane's filters
   OtherPixels source;
@@ -51,75 +55,167 @@ class Copies {
 
   CONVX_DEVICE Copies(const uint32_t* filters, const T* source, const Shape& shape)
       : shape_(shape), thread_(threadIdx.x) {
-    const uint32_t rest = blockIdx.x / shape.row_tiles;
-    row_tile = static_cast<int>(blockIdx.x - rest * shape.row_tiles);
-    group = rest / shape.column_tiles;
-    column_tile = rest - group * shape.column_tiles;
+    // Neighbouring blocks take the same pixels.
+    const uint32_t column = shape.row_tiles_of_groups.quotient(blockIdx.x);
+    const uint32_t rest = blockIdx.x - column * shape.row_tiles_of_groups.divisor;
+    group = shape.row_tiles.quotient(rest);
+    row_tile = static_cast<int>(rest - group * shape.row_tiles.divisor);
+    column_tile = column;
     filters_ = filters + (static_cast<int64_t>(group) * shape.m_tiles + row_tile * Tile::kRowTiles) *
                              shape.steps * (kPieces * 4);
     source_ = source + static_cast<int64_t>(group) * shape.depth * shape.source_stride;
-    begin_filters();
-    begin_source();
-    keep_per_lane(channels_left_);
-    keep_per_lane(filter_pieces_left_);
+    begin_source(column_tile);
     keep_per_lane(row_tile);
     keep_per_lane(column_tile);
   }
 
-  // The next channels' filters to a stage.
-  CONVX_DEVICE void load_filters(unsigned char* stage) {
-    CONVX_UNROLL
-    for (int i = 0; i < kFilterCopies; ++i) {
-      const int piece = thread_ + i * kThreads;
-      if (kFilterPieces % kThreads != 0 && piece >= kFilterPieces) continue;
-      const int within = piece % (Tile::kStageSteps * kPieces);
-      copy_elements<4>(reinterpret_cast<uint32_t*>(stage) + piece * 4, filters_ + filter_offset_[i] * 4LL,
-                       filter_offset_[i] >= 0 && within < filter_pieces_left_);
-    }
-    filters_ += Tile::kStageSteps * kPieces * 4;
-    filter_pieces_left_ -= Tile::kStageSteps * kPieces;
-  }
-
-  // And their pixels.
-  CONVX_DEVICE void load_source(T* stage) {
-    if constexpr (How == kChannels) {
-      load_channels(stage);
-    } else if constexpr (How == kPlanes) {
-      // Channels of an image lie one after the other: contiguous bytes, in pieces of 16.
-      constexpr int kPiece = 16 / Size::kBytes;
-      const int image_pieces = Size::kStageDepth * shape_.plane / kPiece;
-      const int left = channels_left_ * shape_.plane / kPiece;
+  // A stage's filters. What belongs to no step is not copied, for no step reads it.
+  CONVX_DEVICE void load_filters(unsigned char* stage, int chunk) {
+    constexpr int kTilePieces = Tile::kStageSteps * kPieces;
+    const uint32_t* const filters = filters_ + chunk * (kTilePieces * 4);
+    const int left = (shape_.steps - chunk * Tile::kStageSteps) * kPieces;
+    const int tiles = shape_.m_tiles - row_tile * Tile::kRowTiles;
+    uint32_t* const to = reinterpret_cast<uint32_t*>(stage);
+    // Addresses are found anew for every stage, as registers are dear, and walk from tile to tile.
+    uint32_t thread = thread_, tile_words = shape_.steps * kPieces * 4;
+    make_opaque(thread);
+    make_opaque(tile_words);
+    if constexpr (kTilePieces % kThreads == 0) {
+      const uint32_t* from = filters + thread * 4;
       CONVX_UNROLL
-      for (int image = 0; image < Tile::kWarpColumns; ++image) {
-        const T* const from = source_ + image * shape_.source.counted.image_stride;
-        CONVX_NO_UNROLL
-        for (int piece = thread_; piece < image_pieces; piece += kThreads) {
-          copy_elements<kPiece>(stage + (image * image_pieces + piece) * kPiece, from + piece * kPiece,
-                                image < images_left_ && piece < left);
+      for (int tile = 0; tile < Tile::kRowTiles; ++tile, from += tile_words) {
+        CONVX_UNROLL
+        for (int i = 0; i < kTilePieces / kThreads; ++i) {
+          const int within = static_cast<int>(thread) + i * kThreads;
+          if (within >= left) continue;
+          copy_elements<4>(to + (tile * kTilePieces + within) * 4, from + i * kThreads * 4, tile < tiles);
         }
       }
     } else {
       CONVX_UNROLL
+      for (int i = 0; i < kFilterCopies; ++i) {
+        const uint32_t piece = thread + i * kThreads;
+        const int tile = static_cast<int>(piece / kTilePieces);
+        const int within = static_cast<int>(piece % kTilePieces);
+        if ((kFilterPieces % kThreads != 0 && piece >= kFilterPieces) || within >= left) continue;
+        copy_elements<4>(to + piece * 4, filters + static_cast<int64_t>(tile) * tile_words + within * 4,
+                         tile < tiles);
+      }
+    }
+  }
+
+  // And its pixels, of the column tile that begin_source() named last.
+  CONVX_DEVICE void load_source(T* stage, int chunk) {
+    const T* const source = source_ + chunk * Size::kStageDepth * shape_.source_stride;
+    const int left = shape_.depth - chunk * Size::kStageDepth;
+    if constexpr (How == kChannels) {
+      load_channels(stage, source, left);
+    } else if constexpr (How == kPlanes) {
+      // Channels of an image lie one after the other: contiguous bytes, in pieces of 16.
+      constexpr int kPiece = 16 / Size::kBytes;
+      const int image_pieces = Size::kStageDepth * shape_.plane / kPiece;
+      const int pieces_left = left * shape_.plane / kPiece;
+      CONVX_UNROLL
+      for (int image = 0; image < Tile::kWarpColumns; ++image) {
+        const T* const from = source + image * shape_.source.counted.image_stride;
+        CONVX_NO_UNROLL
+        for (int piece = thread_; piece < image_pieces; piece += kThreads) {
+          copy_elements<kPiece>(stage + (image * image_pieces + piece) * kPiece, from + piece * kPiece,
+                                image < images_left_ && piece < pieces_left);
+        }
+      }
+    } else {
+      const int rows_read = (shape_.steps - chunk * Tile::kStageSteps) * step_depth(Kind);
+      uint32_t thread = thread_, stride = static_cast<uint32_t>(shape_.source_stride);
+      make_opaque(thread);
+      make_opaque(stride);
+      const int first = static_cast<int>(thread / kColumnPieces);
+      CONVX_UNROLL
       for (int j = 0; j < kColumnsEach; ++j) {
-        const int column = (thread_ % kColumnPieces + j * kThreads) * kCopied;
-        const int first = thread_ / kColumnPieces;
+        const int column = static_cast<int>(thread % kColumnPieces + j * kThreads) * kCopied;
         if constexpr (How == kElements) {
-          load_elements(stage + column, pixel_[j], first);
+          load_elements(stage + column, source + pixel_[j], pixel_[j] >= 0 ? left : 0, first);
         } else {
-          const T* from = source_ + pixel_[j] + first * shape_.source_stride;
-          CONVX_UNROLL
-          for (int i = 0; i < (Size::kStageDepth + kChannelStep - 1) / kChannelStep; ++i) {
-            const int row = first + i * kChannelStep;
-            if (Size::kStageDepth % kChannelStep != 0 && row >= Size::kStageDepth) continue;
-            copy_elements<kCopied>(stage + row * Size::kPitch + column, from,
-                                   pixel_[j] >= 0 && row < channels_left_);
-            from += kChannelStep * shape_.source_stride;
+          const T* from = source + pixel_[j] + static_cast<int64_t>(first) * stride;
+          T* const to = stage + first * Size::kPitch + column;
+          constexpr int kCopies = (Size::kStageDepth + kChannelStep - 1) / kChannelStep;
+          if (Size::kStageDepth % kChannelStep == 0 && left >= Size::kStageDepth) {
+            CONVX_UNROLL
+            for (int i = 0; i < kCopies; ++i, from += static_cast<int64_t>(kChannelStep) * stride) {
+              copy_elements<kCopied>(to + i * kChannelStep * Size::kPitch, from, pixel_[j] >= 0);
+            }
+          } else {
+            CONVX_UNROLL
+            for (int i = 0; i < kCopies; ++i, from += static_cast<int64_t>(kChannelStep) * stride) {
+              const int row = first + i * kChannelStep;
+              if (row >= Size::kStageDepth || row >= rows_read) continue;
+              copy_elements<kCopied>(to + i * kChannelStep * Size::kPitch, from,
+                                     pixel_[j] >= 0 && row < left);
+            }
           }
         }
       }
     }
-    source_ += Size::kStageDepth * shape_.source_stride;
-    channels_left_ -= Size::kStageDepth;
+  }
+
+  // Both at once, by one thread, where images and packed filters are contiguous. Row tiles beyond the last
+  // and images beyond the batch are others again: what is made of them is not stored.
+  template <int Stages>
+  CONVX_DEVICE void load_filters(BlockStages<Stages>& stages, int number, unsigned char* stage, int chunk) {
+    constexpr int kTilePieces = Tile::kStageSteps * kPieces;
+    const int left = (shape_.steps - chunk * Tile::kStageSteps) * kPieces;
+    const uint32_t bytes = (left < kTilePieces ? left : kTilePieces) * 16;
+    const int last = shape_.m_tiles - row_tile * Tile::kRowTiles - 1;
+    stages.begin(number, bytes * Tile::kRowTiles + image_bytes(chunk) * Tile::kWarpColumns);
+    const uint32_t* const from = filters_ + chunk * (kTilePieces * 4);
+    CONVX_NO_UNROLL
+    for (int tile = 0; tile < Tile::kRowTiles; ++tile) {
+      stages.load(number, stage + tile * kTilePieces * 16,
+                  from + static_cast<int64_t>(tile < last ? tile : last) * shape_.steps * (kPieces * 4),
+                  bytes);
+    }
+  }
+  template <int Stages>
+  CONVX_DEVICE void load_source(BlockStages<Stages>& stages, int number, T* stage, int chunk) {
+    const T* const from = source_ + chunk * Size::kStageDepth * shape_.source_stride;
+    const uint32_t bytes = image_bytes(chunk);
+    CONVX_UNROLL
+    for (int image = 0; image < Tile::kWarpColumns; ++image) {
+      stages.load(number, stage + image * Size::kStageDepth * shape_.plane,
+                  from + (image < images_left_ ? image : 0) * shape_.source.counted.image_stride, bytes);
+    }
+  }
+  // The last stage's channels beyond the last, that its steps read; every thread.
+  CONVX_DEVICE void clear_rest(T* stage, int chunk) {
+    const int first = shape_.depth - chunk * Size::kStageDepth;
+    const int read = (shape_.steps - chunk * Tile::kStageSteps) * step_depth(Kind);
+    const int end = (read < Size::kStageDepth ? read : Size::kStageDepth) * shape_.plane;
+    if (first * shape_.plane >= end) return;
+    CONVX_UNROLL
+    for (int image = 0; image < Tile::kWarpColumns; ++image) {
+      T* const to = stage + image * Size::kStageDepth * shape_.plane;
+      CONVX_NO_UNROLL
+      for (int i = first * shape_.plane + thread_; i < end; i += kThreads) to[i] = T{};
+    }
+  }
+
+  CONVX_DEVICE void begin_source(uint32_t column) {
+    ahead_column_ = column;
+    if constexpr (How == kPlanes) {
+      const uint32_t image = column * Tile::kWarpColumns;
+      source_ += image * shape_.source.counted.image_stride;
+      const int left = shape_.images - static_cast<int>(image);
+      images_left_ = left < Tile::kWarpColumns ? left : Tile::kWarpColumns;
+    } else if constexpr (How == kChannels) {
+      CONVX_UNROLL
+      for (int j = 0; j < kColumnsEach; ++j) pixel_[j] = shape_.source.offset(pixel_of_copy(column, j));
+    } else {
+      CONVX_UNROLL
+      for (int j = 0; j < kColumnsEach; ++j) {
+        const uint32_t pixel = column * Size::kColumns + (thread_ % kColumnPieces + j * kThreads) * kCopied;
+        pixel_[j] = How == kElements ? shape_.source.offset(pixel) : shape_.source.counted.offset(pixel);
+      }
+    }
   }
 
   int row_tile;
@@ -128,6 +224,7 @@ class Copies {
  protected:
   const Shape& shape_;
   int thread_;
+  uint32_t ahead_column_;  // the column tile whose pixels are loaded
 
  private:
   static constexpr int kFilterPieces = Tile::kRowTiles * Tile::kStageSteps * kPieces;
@@ -146,52 +243,25 @@ class Copies {
                     : How == kPlanes || kThreads % kColumnPieces == 0 || kColumnPieces % kThreads == 0,
                 "threads divide the columns");
 
-  CONVX_DEVICE void begin_filters() {
-    filter_pieces_left_ = shape_.steps * kPieces;
-    CONVX_UNROLL
-    for (int i = 0; i < kFilterCopies; ++i) {
-      const int piece = thread_ + i * kThreads;
-      const int tile = piece / (Tile::kStageSteps * kPieces), within = piece % (Tile::kStageSteps * kPieces);
-      const bool there = row_tile * Tile::kRowTiles + tile < shape_.m_tiles;
-      filter_offset_[i] = there ? tile * shape_.steps * kPieces + within : -1;
-    }
+  // Of a stage's channels of an image, which lie one after the other.
+  CONVX_DEVICE uint32_t image_bytes(int chunk) const {
+    const int left = shape_.depth - chunk * Size::kStageDepth;
+    return (left < Size::kStageDepth ? left : Size::kStageDepth) * shape_.plane * Size::kBytes;
   }
 
-  CONVX_DEVICE void begin_source() {
-    channels_left_ = shape_.depth;
-    if constexpr (How == kPlanes) {
-      const uint32_t image = column_tile * Tile::kWarpColumns;
-      source_ += image * shape_.source.counted.image_stride;
-      const int left = shape_.images - static_cast<int>(image);
-      images_left_ = left < Tile::kWarpColumns ? left : Tile::kWarpColumns;
-    } else if constexpr (How == kChannels) {
-      CONVX_UNROLL
-      for (int j = 0; j < kColumnsEach; ++j) {
-        pixel_[j] = shape_.source.offset(pixel_of_copy(j));
-      }
-    } else {
-      CONVX_UNROLL
-      for (int j = 0; j < kColumnsEach; ++j) {
-        const uint32_t pixel =
-            column_tile * Size::kColumns + (thread_ % kColumnPieces + j * kThreads) * kCopied;
-        pixel_[j] = How == kElements ? shape_.source.offset(pixel) : shape_.source.counted.offset(pixel);
-      }
-    }
+  CONVX_DEVICE static uint32_t pixel_of_copy(uint32_t column, int j) {
+    return column * Size::kColumns + threadIdx.x / kRowPieces + j * kPixelStep;
   }
 
-  CONVX_DEVICE uint32_t pixel_of_copy(int j) const {
-    return column_tile * Size::kColumns + thread_ / kRowPieces + j * kPixelStep;
-  }
-
-  CONVX_DEVICE void load_channels(T* stage) {
+  CONVX_DEVICE void load_channels(T* stage, const T* source, int left) {
     constexpr int kPiece = 16 / Size::kBytes;
     const int first = thread_ % kRowPieces * kPiece;
     T* const to = stage + thread_ / kRowPieces * Size::kPitch + first;
     if (shape_.source_pieces) {
       CONVX_UNROLL
       for (int j = 0; j < kColumnsEach; ++j) {
-        copy_elements<kPiece>(to + j * kPixelStep * Size::kPitch, source_ + pixel_[j] + first,
-                              pixel_[j] >= 0 && first < channels_left_);
+        copy_elements<kPiece>(to + j * kPixelStep * Size::kPitch, source + pixel_[j] + first,
+                              pixel_[j] >= 0 && first < left);
       }
       return;
     }
@@ -199,14 +269,14 @@ class Copies {
     CONVX_NO_UNROLL
     for (int i = 0; i < kColumnsEach * kPiece; ++i) {
       const int j = i / kPiece, element = i % kPiece;
-      const int64_t pixel = shape_.source.offset(pixel_of_copy(j));
-      copy_elements<1>(to + j * kPixelStep * Size::kPitch + element, source_ + pixel + first + element,
-                       pixel >= 0 && first + element < channels_left_);
+      const int64_t pixel = shape_.source.offset(pixel_of_copy(ahead_column_, j));
+      copy_elements<1>(to + j * kPixelStep * Size::kPitch + element, source + pixel + first + element,
+                       pixel >= 0 && first + element < left);
     }
   }
 
-  // Eight at once are in flight.
-  CONVX_DEVICE void load_elements(T* stage, int64_t pixel, int first) {
+  // Eight at once are in flight; left channels remain, none beyond the last pixel.
+  CONVX_DEVICE void load_elements(T* stage, const T* source, int left, int first) {
     constexpr int kFlight = 8 * kChannelStep;
     static_assert(Size::kStageDepth % kFlight == 0, "whole flights");
     CONVX_NO_UNROLL
@@ -214,8 +284,7 @@ class Copies {
       CONVX_UNROLL
       for (int i = 0; i < 8; ++i) {
         const int row = begin + first + i * kChannelStep, channel = channel_of_row(row);
-        copy_elements<1>(stage + row * Size::kPitch, source_ + pixel + channel * shape_.source_stride,
-                         pixel >= 0 && channel < channels_left_);
+        copy_elements<1>(stage + row * Size::kPitch, source + channel * shape_.source_stride, channel < left);
       }
     }
   }
@@ -229,8 +298,7 @@ class Copies {
 
   const uint32_t* filters_;
   const T* source_;
-  int filter_pieces_left_, channels_left_, images_left_ = 0;
-  int filter_offset_[kFilterCopies];
+  int images_left_ = 0;
   int64_t pixel_[kColumnsEach] = {};
 };
 

@@ -5,8 +5,7 @@
 
 namespace convx::pointwise::tensor {
 
-// Registers that addresses and operands take beside the sums; the same code needs some more before sm_90 and
-// on sm_100.
+// The same code needs some more registers before sm_90 and on sm_100.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int kMoreRegisters = 24;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
@@ -14,21 +13,10 @@ constexpr int kMoreRegisters = 8;
 #else
 constexpr int kMoreRegisters = 0;
 #endif
-template <Precision Kind, Access How, int Sums>
-constexpr int kOtherRegisters = kMoreRegisters + (How == kChannels   ? (element_bytes(Kind) == 2 ? 144 : 112)
-                                                  : How == kElements ? 96
-                                                  : Kind == kSplit   ? (Sums >= 56 ? 124 : 92)
-                                                  : Kind == kTf32    ? 72
-                                                                     : 64);
 
-// Blocks of a multiprocessor that leave these.
+// Blocks of a multiprocessor that leave a thread its registers.
 template <Precision Kind, int Lanes, Access How, class Tile>
-constexpr int kBlocks = [] {
-  using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int registers = Size::kSums + kOtherRegisters<Kind, How, Size::kSums>;
-  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
-  return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-}();
+constexpr int kBlocks = blocks_by_registers<Kind, Lanes, How, Tile>(kMoreRegisters);
 
 #if defined(CONVX_HIP)
 template <Precision Kind, Access How>
@@ -46,14 +34,14 @@ tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   if constexpr (kCompiled<Kind, How>) {
     CONVX_DYNAMIC_SHARED(shared);
-    allow_next_kernel();
     Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
-    block.multiply();
-    if constexpr (How == kChannels) {
-      FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
-    } else {
-      Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
-    }
+    block.run([&] {
+      if constexpr (How == kChannels) {
+        FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
+      } else {
+        Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+      }
+    });
   }
 }
 

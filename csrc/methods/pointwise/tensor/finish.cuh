@@ -86,33 +86,19 @@ class Finish {
           values[t] += all[(from * Size::kSums + u * kFragments + t) * Lanes + sums_.lane];
         }
       }
+      if constexpr (Kind == kSplit) make_finite(u / 4, u % 4, values);
       finish_row(u / 4, u % 4, values);
       store_row(u / 4, u % 4, values);
     }
   }
 
   CONVX_DEVICE void write_own() {
-    const bool clamps = shape_.activation == Activation::none || shape_.activation == Activation::relu ||
-                        shape_.activation == Activation::relu6;
-    if (clamps && !(Kind == kSplit && has_non_finite())) {
-      // None of the clamps touches NaN.
-      const float low = shape_.activation == Activation::none ? -INFINITY : 0.0f;
-      const float high = shape_.activation == Activation::relu6 ? 6.0f : INFINITY;
-      CONVX_UNROLL
-      for (int m = 0; m < Tile::kRowsEach; ++m) {
-        CONVX_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const float shift = bias_of(m * 16 + Cell::row_step(i));
-          float values[kFragments];
-          CONVX_UNROLL
-          for (int t = 0; t < kFragments; ++t) {
-            values[t] = clamp_keeping_nan(sums_.sum[m][i][t] + shift, low, high);
-          }
-          store_row(m, i, values);
-        }
-      }
-      return;
+    if constexpr (Kind == kSplit) {
+      if (has_non_finite()) return write_exact();
     }
+    const bool plain = shape_.activation == Activation::none;
+    const bool clamps = shape_.activation == Activation::relu || shape_.activation == Activation::relu6;
+    if (plain || clamps) return write_clamped(clamps);
     // One copy of the long code: rows move up after each.
     CONVX_NO_UNROLL
     for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
@@ -131,13 +117,65 @@ class Finish {
     }
   }
 
+  CONVX_DEVICE void write_clamped(bool clamps) {
+    constexpr bool kRowsOfPixels = How == kRows || How == kShortRows;
+    const float high = shape_.activation == Activation::relu6 ? 6.0f : INFINITY;
+    // Where the results of rows of pixels go walks down the filters.
+    T* to[kPlaces];
+    int at[kPlaces];
+    uint32_t stride = static_cast<uint32_t>(shape_.result_stride);
+    make_opaque(stride);
+    CONVX_UNROLL
+    for (int each = 0; each < kPlaces; ++each) {
+      to[each] = kRowsOfPixels ? result_ + offset_[each][0] : nullptr;
+      at[each] = 0;
+    }
+    float shift = 0;
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = m * 16 + Cell::row_step(i);
+        if (i == 0 || Cell::row_step(i) != Cell::row_step(i - 1)) shift = bias_of(row);
+        float values[kFragments];
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) values[t] = sums_.sum[m][i][t] + shift;
+        if (clamps) {
+          CONVX_UNROLL
+          for (int t = 0; t < kFragments; ++t) values[t] = clamp_keeping_nan(values[t], 0.0f, high);
+        }
+        if constexpr (kRowsOfPixels) {
+          const int each = place(i);
+          to[each] += static_cast<int64_t>(row - at[each]) * stride;
+          at[each] = row;
+          if (first_row_ + row < shape_.rows && offset_[each][0] >= 0) store_pixels(to[each], values);
+        } else {
+          store_row(m, i, values);
+        }
+      }
+    }
+  }
+
+  // Without the sums, which would take too many registers beside all this.
+  CONVX_DEVICE void write_exact() {
+    CONVX_NO_UNROLL
+    for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
+      float values[kFragments];
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) values[t] = NAN;
+      make_finite(u / 4, u % 4, values);
+      finish_row(u / 4, u % 4, values);
+      store_row(u / 4, u % 4, values);
+    }
+  }
+
   CONVX_DEVICE float bias_of(int row) const {
     if (bias_ == nullptr || first_row_ + row >= shape_.rows) return 0;
     return widen(bias_[static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row]);
   }
 
   CONVX_DEVICE bool has_non_finite() const {
-    bool all = true;
+    float zero = 0;  // times what is not finite: not a number, from then on
     CONVX_UNROLL
     for (int m = 0; m < Tile::kRowsEach; ++m) {
       CONVX_UNROLL
@@ -147,11 +185,11 @@ class Finish {
           // Columns beyond a plane hold what was in shared memory.
           const bool counts =
               How != kPlanes || Cell::column(sums_.lane, i) + t * Size::kFragmentColumns < shape_.plane;
-          all = all && (!counts || is_finite(sums_.sum[m][i][t]));
+          zero = counts ? multiply_add(sums_.sum[m][i][t], 0.0f, zero) : zero;
         }
       }
     }
-    return !all;
+    return zero != 0;
   }
 
   CONVX_DEVICE uint32_t pixel_of(int i, int t) const {
@@ -162,21 +200,23 @@ class Finish {
     return sums_.first_pixel(i) + t;
   }
 
-  CONVX_DEVICE void finish_row(int m, int i, float (&values)[kFragments]) {
-    const int row = m * 16 + Cell::row_step(i);
-    if constexpr (Kind == kSplit) {
-      // The parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made
-      // again as they stand. By turns, as the code is long.
-      CONVX_NO_UNROLL
-      for (int turn = 0; turn < kFragments; ++turn) {
-        const float first = is_finite(values[0]) ? values[0]
-                                                 : exact_sum(shape_, filters_, source_, sums_.group,
-                                                             first_row_ + row, pixel_of(i, turn));
-        CONVX_UNROLL
-        for (int t = 0; t + 1 < kFragments; ++t) values[t] = values[t + 1];
-        values[kFragments - 1] = first;
-      }
+  // The parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made again as
+  // they stand. By turns, as the code is long.
+  CONVX_DEVICE void make_finite(int m, int i, float (&values)[kFragments]) const {
+    const int row = first_row_ + m * 16 + Cell::row_step(i);
+    CONVX_NO_UNROLL
+    for (int turn = 0; turn < kFragments; ++turn) {
+      const float first = is_finite(values[0])
+                              ? values[0]
+                              : exact_sum(shape_, filters_, source_, sums_.group, row, pixel_of(i, turn));
+      CONVX_UNROLL
+      for (int t = 0; t + 1 < kFragments; ++t) values[t] = values[t + 1];
+      values[kFragments - 1] = first;
     }
+  }
+
+  CONVX_DEVICE void finish_row(int m, int i, float (&values)[kFragments]) const {
+    const int row = m * 16 + Cell::row_step(i);
     const float shift = bias_of(row);
     CONVX_UNROLL
     for (int t = 0; t < kFragments; ++t) values[t] += shift;
@@ -211,21 +251,25 @@ class Finish {
         }
       } else {
         const int64_t offset = other ? offset_[kPlaces - 1][0] : offset_[0][0];
-        if (offset < 0) return;
-        if constexpr (Size::kBytes == 2) {
-          Vector<uint32_t, kFragments / 2> pairs;
-          CONVX_UNROLL
-          for (int t = 0; t < kFragments / 2; ++t) {
-            pairs.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
-          }
-          store_whole<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to + offset), pairs);
-        } else {
-          Vector<float, kFragments> row_values;
-          CONVX_UNROLL
-          for (int t = 0; t < kFragments; ++t) row_values.element[t] = values[t];
-          store_whole<float, kFragments>(to + offset, row_values);
-        }
+        if (offset >= 0) store_pixels(to + offset, values);
       }
+    }
+  }
+
+  // Neighbouring pixels of a filter.
+  CONVX_DEVICE static void store_pixels(T* to, const float (&values)[kFragments]) {
+    if constexpr (Size::kBytes == 2) {
+      Vector<uint32_t, kFragments / 2> pairs;
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments / 2; ++t) {
+        pairs.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
+      }
+      store_whole<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to), pairs);
+    } else {
+      Vector<float, kFragments> row;
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) row.element[t] = values[t];
+      store_whole<float, kFragments>(to, row);
     }
   }
 

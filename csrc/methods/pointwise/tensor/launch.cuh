@@ -33,15 +33,24 @@ void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProb
   with_tile<Kind, How>(tile_index, [&](auto tile) {
     using Tile = decltype(tile);
     using Size = Sizes<Kind, Lanes, How, Tile>;
-    shape.row_tiles = static_cast<uint32_t>(divide_up(shape.m_tiles, Tile::kRowTiles));
-    shape.column_tiles = static_cast<uint32_t>(
-        divide_up(How == kPlanes ? problem.batch : product.columns, static_cast<int64_t>(Size::kColumns)));
+    const int64_t row_tiles = divide_up(shape.m_tiles, Tile::kRowTiles);
+    const int64_t column_tiles =
+        divide_up(How == kPlanes ? problem.batch : product.columns, static_cast<int64_t>(Size::kColumns));
+    // A plan for aligned memory may end here with a tile for elements, which has no say in these.
+    const bool persistent = kPersistent<Lanes, How, Tile>;
+    const int64_t column_blocks = divide_up(column_tiles, persistent ? plan["rounds"] : 1);
+    shape.filters_stay = persistent && plan["filters_stay"] != 0;
+    shape.row_tiles = FastDivide(static_cast<uint32_t>(row_tiles));
+    shape.row_tiles_of_groups = FastDivide(static_cast<uint32_t>(row_tiles * problem.groups));
+    shape.column_tiles = static_cast<uint32_t>(column_tiles);
+    shape.column_blocks = static_cast<uint32_t>(column_blocks);
     shape.source_stage_bytes = static_cast<int>(Size::source_bytes(shape.plane));
+    const int64_t shared_bytes = Size::shared_bytes(
+        shape.plane, shape.steps, divide_up(column_tiles, column_blocks), shape.filters_stay);
     launch_overlapped(
         plan["overlap"] != 0 && !pointers.packed_just_now, tensor_kernel<Kind, Lanes, How, Tile, T>,
-        "pointwise tensor",
-        Grid{static_cast<uint32_t>(shape.row_tiles * shape.column_tiles * problem.groups)}, Size::kThreads,
-        static_cast<uint32_t>(Size::shared_bytes(shape.plane, shape.steps)), stream,
+        "pointwise tensor", Grid{static_cast<uint32_t>(row_tiles * problem.groups * column_blocks)},
+        Size::kThreads, static_cast<uint32_t>(shared_bytes), stream,
         static_cast<const uint32_t*>(pointers.packed_weight), static_cast<const T*>(pointers.weight),
         static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
         static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result), shape);

@@ -5,72 +5,71 @@
 
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/product.h"
-#include "methods/pointwise/tensor/tiles.h"
+#include "methods/pointwise/tensor/schedule.h"
 
 namespace convx::pointwise {
 namespace {
 
 using tensor::Access;
 using tensor::Precision;
+using tensor::Schedule;
 
-// Microseconds of a launch: fitted on some sixty tiles of each precision over P1-P45 at batch 1, 8 and 64 on
-// an H200 (plain launches; 5 to 8 % above the best tile of each layer).
+// Microseconds of a launch, fitted to the tiles of P1-P45 at batch 1, 8 and 64 on an H200: the tile with the
+// least takes 1 to 3 % longer than the fastest. flow is the part of a tile's waits that a block spares which
+// has the next tile's stages under way.
 struct Cost {
-  double launch, in, out, products, reads, wave, chunk, step, memory, exchange, rows;
+  double launch, in, out, products, reads, wave, chunk, step, memory, exchange, rows, flow;
 };
-constexpr Cost kHalfCost = {1.95, .48, .64, 1.19, .96, .13, .06, .04, .30, .59, .04};
-constexpr Cost kTf32Cost = {2.14, .41, .50, 1.40, 1.50, .15, .07, .02, .34, .30, .02};
-constexpr Cost kSplitCost = {2.24, .20, .52, 1.15, 4.0, .08, .12, .05, .17, .62, .02};
+constexpr Cost kHalfCost = {2.62, .26, .44, 2.8, .003, .25, .017, .053, .25, .10, .04, .91};
+constexpr Cost kTf32Cost = {2.22, .24, .19, 1.3, .003, .32, .28, .02, .41, .003, .126, .5};
+constexpr Cost kSplitCost = {2.22, .10, .53, 1.35, 1.5, .24, .10, .10, .29, .85, .025, .87};
 constexpr double kOverlapUs = 0.7;  // of launches that begin while the kernel before them drains
 
-// Sizes of a tile for a warp width that is known at run time.
+// What a tile is for a warp width that is known at run time.
 struct TileSizes {
-  int64_t columns, pixels, threads, stage_steps, sums, shared_bytes;
+  int64_t columns, pixels, stage_steps;
   bool exchange;
+  Schedule schedule;
 };
 
 template <Precision Kind, int Lanes, Access How, class Tile>
-TileSizes sizes_of(int64_t plane, int64_t steps) {
+TileSizes sizes_of(const DeviceTraits& device, int64_t row_tiles, int64_t columns, int64_t plane,
+                   int64_t steps) {
   using Size = tensor::Sizes<Kind, Lanes, How, Tile>;
-  return {Size::kColumns,       How == tensor::kPlanes ? Size::kColumns * plane : Size::kColumns,
-          Size::kThreads,       Tile::kStageSteps,
-          Size::kSums,          Size::shared_bytes(plane, steps),
-          Tile::kWarpDepths > 1};
+  return {Size::kColumns, How == tensor::kPlanes ? Size::kColumns * plane : Size::kColumns, Tile::kStageSteps,
+          Tile::kWarpDepths > 1,
+          tensor::schedule_of<Kind, Lanes, How, Tile>(device, row_tiles, columns, plane, steps)};
 }
 
 template <Precision Kind, Access How, class Tile>
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Product& product,
-                    const TileSizes& size, int64_t blocks) {
+                    const TileSizes& size) {
   const Cost& cost = Kind == tensor::kSplit ? kSplitCost : Kind == tensor::kTf32 ? kTf32Cost : kHalfCost;
   const double units = std::max(1, device.multiprocessors);
   // Rates of an H200's multiprocessor, in bytes and instructions a microsecond.
   const double clock = 1980 * (device.fp32_TFLOPs / units) / (51.0 / 132), fill = 26 * clock;
-  const int64_t registers =
-      std::min<int64_t>(255, size.sums + (Kind == tensor::kSplit ? 95 : 70)) * size.threads;
-  const int64_t resident =
-      std::clamp<int64_t>(std::min({device.shared_bytes_per_multiprocessor / (size.shared_bytes + 1024),
-                                    device.threads_per_multiprocessor / size.threads,
-                                    device.registers_per_multiprocessor / registers}),
-                          1, 32);
-  const double count = std::ceil(static_cast<double>(blocks) / units);
-  const double waves = std::ceil(count / static_cast<double>(resident));
+  const Schedule& schedule = size.schedule;
+  const double count = std::ceil(static_cast<double>(schedule.row_tiles * schedule.column_tiles) / units);
+  const double waves = std::ceil(count / static_cast<double>(schedule.resident));
   const double depth = static_cast<double>(product.depth), pixels = static_cast<double>(size.pixels);
   const double bytes = tensor::element_bytes(Kind), rows = Tile::kRows;
   // Elements alone take as many instructions as pieces of several.
   const bool elements = How == tensor::kElements ||
                         (How == tensor::kChannels && product.depth % (16 / tensor::element_bytes(Kind)) != 0);
   const double single = !elements ? 1 : bytes == 2 ? 4 : 2;
-  const double in = count * depth * (pixels * single + rows * tensor::parts(Kind)) * bytes / fill;
+  const double filter_rows = schedule.filters_stay ? 0 : rows * tensor::parts(Kind);
+  const double in = count * depth * (pixels * single + filter_rows) * bytes / fill;
   const double out = count * rows * pixels * single * bytes / fill;
   const double products = count * (rows / 16) * (pixels / 8) * (depth / tensor::step_depth(Kind)) *
                           (Kind == tensor::kSplit ? 3 : 1) * 2 / clock;
   const double taken = How == tensor::kPlanes ? 1 : How == tensor::kShortRows ? 4 : 16 / bytes;
   const double reads = count * Tile::kWarpRows * pixels * depth / 32 / taken / clock;
   const double chunks = std::ceil(depth / static_cast<double>(size.stage_steps * tensor::step_depth(Kind)));
+  const double waits = schedule.rounds > 1 ? waves - cost.flow * (waves - 1) : waves;
   const double memory = problem.bytes() / (device.bandwidth_GBps * 1e3);
   const double us = cost.launch + cost.in * in + cost.out * out + cost.products * products +
                     cost.reads * reads +
-                    waves * (cost.wave + cost.chunk * chunks + cost.step * chunks * Tile::kSteps +
+                    waits * (cost.wave + cost.chunk * chunks + cost.step * chunks * Tile::kSteps +
                              (size.exchange ? cost.exchange : 0)) +
                     cost.memory * memory + cost.rows * count * Tile::kRowsEach;
   return std::max(us - (device.has_bulk_copy() ? kOverlapUs : 0), 1.5 + memory);
@@ -87,12 +86,14 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
   for (int index = 0;; ++index) {
     const bool found = tensor::with_tile<Kind, How>(index, [&](auto tile) {
       using Tile = decltype(tile);
-      const TileSizes size = device.lanes == 64 ? sizes_of<Kind, 64, How, Tile>(plane, steps)
-                                                : sizes_of<Kind, 32, How, Tile>(plane, steps);
-      const int64_t column_tiles =
-          divide_up(How == tensor::kPlanes ? problem.batch : product.columns, size.columns);
-      const int64_t blocks = divide_up(product.rows, Tile::kRows) * column_tiles * problem.groups;
-      if (size.shared_bytes > device.shared_bytes_per_block || blocks > INT32_MAX) return;
+      const int64_t row_tiles = divide_up(product.rows, Tile::kRows) * problem.groups;
+      const int64_t columns = How == tensor::kPlanes ? problem.batch : product.columns;
+      const TileSizes size = device.lanes == 64
+                                 ? sizes_of<Kind, 64, How, Tile>(device, row_tiles, columns, plane, steps)
+                                 : sizes_of<Kind, 32, How, Tile>(device, row_tiles, columns, plane, steps);
+      const Schedule& schedule = size.schedule;
+      const int64_t shared_bytes = schedule.shared_bytes + tensor::kBarrierBytes;
+      if (shared_bytes > device.shared_bytes_per_block || schedule.blocks() > INT32_MAX) return;
       Plan plan;
       plan.candidate = Kind == tensor::kSplit ? "tensor3" : "tensor";
       plan.kernel = kTensor;
@@ -101,13 +102,15 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
                      {"tile", index},
                      {"rows", Tile::kRows},
                      {"columns", size.columns},
+                     {"rounds", schedule.rounds},
+                     {"filters_stay", schedule.filters_stay},
                      {"lanes", device.lanes},
                      {"overlap", device.has_bulk_copy()}};
       plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + kOrders[How] +
                      (Kind == tensor::kSplit ? ", split" : "");
       plan.packed_weight_bytes =
           problem.groups * tensor::row_tiles_of(How, product.rows) * steps * 512 * tensor::parts(Kind);
-      plan.predicted_us = predicted_us<Kind, How, Tile>(problem, device, product, size, blocks);
+      plan.predicted_us = predicted_us<Kind, How, Tile>(problem, device, product, size);
       plans.push_back(std::move(plan));
     });
     if (!found) return;

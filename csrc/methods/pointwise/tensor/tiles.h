@@ -29,6 +29,8 @@ enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3, kChan
 constexpr bool planned_on_amd(Precision precision, Access access) {
   return precision != kSplit && access != kChannels;
 }
+// Beside a launch's shared memory: a word of 8 bytes a stage.
+constexpr int kBarrierBytes = 128;
 constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 48;
 
 // A warp multiplies 16 * Rows filters with one group of pixels; WarpRows x WarpColumns warps are a tile, and
@@ -77,14 +79,41 @@ struct Sizes {
   static constexpr int64_t exchange_bytes() {
     return Tile::kWarpDepths > 1 ? static_cast<int64_t>(Tile::kWarps) * kSums * Lanes * 4 : 0;
   }
-  static constexpr int64_t shared_bytes(int64_t plane, int64_t steps) {
-    const int64_t chunks = (steps + Tile::kStageSteps - 1) / Tile::kStageSteps;
-    const int64_t stages = (chunks < kStages ? chunks : kStages) * (source_bytes(plane) + kFilterBytes);
+  static constexpr int64_t chunks_of(int64_t steps) {
+    return (steps + Tile::kStageSteps - 1) / Tile::kStageSteps;
+  }
+  // Of a block that makes some column tiles.
+  static constexpr int64_t shared_bytes(int64_t plane, int64_t steps, int64_t column_tiles,
+                                        bool filters_stay) {
+    const int64_t chunks = chunks_of(steps), loads = chunks * column_tiles;
+    const int64_t stages =
+        (loads < kStages ? loads : kStages) * (source_bytes(plane) + (filters_stay ? 0 : kFilterBytes)) +
+        (filters_stay ? chunks * kFilterBytes : 0);
     const int64_t results =
         exchange_bytes() + (How == kPlanes ? Tile::kWarpColumns * Tile::kRows * plane * kBytes : 0);
     return stages > results ? stages : results;
   }
 };
+
+// Whether blocks go from one column tile to the next, loading its first stages while they finish the last:
+// where nothing but stages needs shared memory. Waves of 64 lanes have too few scalar registers for it.
+template <int Lanes, Access How, class Tile>
+constexpr bool kPersistent = Lanes == 32 && (How == kRows || How == kShortRows) && Tile::kWarpDepths == 1;
+
+// Blocks of a multiprocessor that leave a thread the registers of its sums, and those that addresses and
+// operands take beside them.
+template <Precision Kind, int Lanes, Access How, class Tile>
+constexpr int blocks_by_registers(int more) {
+  using Size = Sizes<Kind, Lanes, How, Tile>;
+  const int others = How == kChannels   ? (element_bytes(Kind) == 2 ? 144 : 112)
+                     : How == kElements ? 96
+                     : Kind == kSplit   ? (Size::kSums >= 56 ? 124 : 92)
+                     : Kind == kTf32    ? 72
+                                        : 64;
+  const int registers = Size::kSums + others + more;
+  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
+  return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+}
 
 // Fragments of channels of a group; float32 planes take them four at a time, rows of channels two.
 constexpr int64_t steps_of(Precision precision, Access access, int64_t depth) {
@@ -99,7 +128,7 @@ constexpr int64_t row_tiles_of(Access access, int64_t rows) {
 }
 
 // Calls body(Tile()) for the tile of an index; false where there is none. Of about sixty tiles for each
-// precision, these lose 2 to 5 % against the best of each of P1-P45 at batch 1, 8 and 64 on an H200.
+// precision, these are what P1-P45 need at batch 1, 8 and 64 on an H200.
 template <Precision Kind, Access How, class Body>
 constexpr bool with_tile(int index, const Body& body) {
   constexpr bool kHalf = element_bytes(Kind) == 2;
@@ -110,9 +139,10 @@ constexpr bool with_tile(int index, const Body& body) {
     switch (index) {
       CONVX_TILE(0, 3, 1, 2, 1, 3, 4)
       CONVX_TILE(1, 2, 1, 4, 1, 2, 4)
-      CONVX_TILE(2, 1, 3, 2, 1, 3, 4)
+      CONVX_TILE(2, 3, 1, 2, 1, 1, 6)
       CONVX_TILE(3, 1, 3, 1, 4, 1, 4)
       CONVX_TILE(4, 1, 1, 1, 4, 1, 4)
+      CONVX_TILE(5, 3, 2, 2, 1, 2, 4)
     }
   } else if constexpr (kHalf && How == kShortRows) {
     switch (index) {
@@ -126,14 +156,15 @@ constexpr bool with_tile(int index, const Body& body) {
       CONVX_TILE(0, 5, 1, 1, 4, 1, 6)
       CONVX_TILE(1, 5, 2, 2, 1, 2, 4)
       CONVX_TILE(2, 2, 1, 1, 8, 1, 4)
-      CONVX_TILE(3, 1, 1, 1, 12, 1, 6)
+      CONVX_TILE(3, 1, 1, 1, 12, 2, 4)
     }
   } else if constexpr (How == kRows) {
     switch (index) {
       CONVX_TILE(0, 3, 1, 4, 1, 4, 3)
       CONVX_TILE(1, 2, 1, 4, 1, 4, 3)
       CONVX_TILE(2, 3, 2, 3, 2, 2, 4)
-      CONVX_TILE(3, Kind == kSplit ? 2 : 4, 2, Kind == kSplit ? 4 : 2, 1, 4, 3)
+      CONVX_TILE(3, Kind == kSplit ? 3 : 4, Kind == kSplit ? 1 : 2, Kind == kSplit ? 4 : 2, 1,
+                 Kind == kSplit ? 2 : 4, Kind == kSplit ? 4 : 3)
       CONVX_TILE(4, 2, 1, 1, 4, 2, 4)
       CONVX_TILE(5, 1, 1, 1, 8, 1, 4)
     }
@@ -143,6 +174,7 @@ constexpr bool with_tile(int index, const Body& body) {
       CONVX_TILE(1, Kind == kSplit ? 2 : 5, 2, 2, 1, 4, 3)
       CONVX_TILE(2, 2, 1, 1, 8, 1, 4)
       CONVX_TILE(3, 1, 1, 1, 8, 1, 6)
+      CONVX_TILE(4, 1, 1, 1, 8, 2, 4)
     }
   } else if constexpr (How == kChannels) {
     switch (index) {
