@@ -142,12 +142,20 @@ def prepared(model: nn.Module, size: int, device: str) -> tuple[nn.Module, Tenso
     return model.to(device), x.to(device)
 
 
+def left_but_for_layout(report: convx.ConversionReport, device: str) -> list[str]:
+    """Layers left for another reason than that a GPU's dense kernels take NCHW alone: filters larger than
+    1x1 on what is channels_last, as ConvNeXt's features are after a norm over channels."""
+    return [
+        row.name for row in report.left if device == "cpu" or "needs the layout nchw" not in row.reason
+    ]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_of_torchvision(family: str, device: str) -> None:
     name, size = smallest(family)
     model, x = prepared(torchvision_network(name, **OPTIONS.get(family, {})), size, device)
     report = converts_agrees_and_reverts(model, x)
-    assert not report.left
+    assert not left_but_for_layout(report, device)
 
 
 @pytest.mark.parametrize("name", TIMM)
@@ -157,14 +165,15 @@ def test_families_of_timm(name: str, device: str) -> None:
     if TIMM[name]:
         assert report.left and all(row.reason.startswith(TIMM[name]) for row in report.left)
     else:
-        assert not report.left
+        assert not left_but_for_layout(report, device)
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "regnet_y_400mf"])
 def test_channels_last(name: str, device: str) -> None:
     model, x = prepared(torchvision_network(name), 64, device)
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    assert not converts_agrees_and_reverts(model, x.to(memory_format=torch.channels_last)).left
+    report = converts_agrees_and_reverts(model, x.to(memory_format=torch.channels_last))
+    assert report.converted and not left_but_for_layout(report, device)
 
 
 @pytest.mark.parametrize("algorithm", [*(row["name"] for row in convx.methods()), "depthwise|hntmp"])
