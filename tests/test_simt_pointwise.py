@@ -100,20 +100,20 @@ def test_order_of_threads_does_not_matter(pointwise: Path, device: str) -> None:
 
 
 def test_blocks_go_from_tile_to_tile(pointwise: Path) -> None:
-    """More column tiles than one multiprocessor's blocks, with filters that stay in shared memory or do not."""
+    """More column tiles than a multiprocessor's blocks, with filters that stay in shared memory or do not."""
+    types = (("float32", 0), ("float32", 1), ("bfloat16", 0))
+    shapes = (
+        ("channels=20 out_channels=24 batch=2 size=24,24", "forward"),
+        ("channels=34 out_channels=20 groups=2 batch=3 size=18,18", "input_grad"),
+    )
     cases = [
-        (f"{channels} batch=3 size={size}", dtype, tf32, operation)
-        for channels, size, operation in (
-            ("channels=20 out_channels=24", "24,24", "forward"),
-            ("channels=34 out_channels=20 groups=2", "18,18", "input_grad"),
-        )
-        for dtype, tf32 in (("float32", 0), ("float32", 1), ("bfloat16", 0))
+        (shape, dtype, tf32, operation, "tensor") for shape, operation in shapes for dtype, tf32 in types
     ]
-    cases += [("channels=460 out_channels=8 batch=4 size=24,24", "float32", 0, "forward")]
+    cases += [("channels=460 out_channels=4 batch=3 size=24,24", "float32", 0, "forward", "tile=1")]
     lines = [
         problems.chosen_line(f"{shape} filter=1,1 bias=1 dtype={dtype} tf32={tf32}", "h200", "shuffled")
-        + f" multiprocessors=1 only=tensor operation={operation}"
-        for shape, dtype, tf32, operation in cases
+        + f" multiprocessors=1 only={only} operation={operation}"
+        for shape, dtype, tf32, operation, only in cases
     ]
     output = run_all(pointwise, lines)
     assert re.search(r"rounds=[2-9] filters_stay=1", output)
