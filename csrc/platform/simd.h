@@ -30,6 +30,21 @@ struct Brain {
   uint16_t bits;
 };
 
+// Calls body with an element of the type that a problem's DType names.
+template <class Type, class Body>
+void with_element(Type dtype, const Body& body) {
+  switch (dtype) {
+    case Type::float32:
+      return body(float());
+    case Type::float64:
+      return body(double());
+    case Type::float16:
+      return body(Half());
+    case Type::bfloat16:
+      return body(Brain());
+  }
+}
+
 template <class T>
 struct AccumulatorOf {
   using type = float;

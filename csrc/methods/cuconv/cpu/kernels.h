@@ -161,16 +161,7 @@ void run_typed(const Job& job, const ThreadPool& pool) {
 }  // namespace row_products
 
 void run(const cuconv::Job& job, const ThreadPool& pool) {
-  switch (job.dtype) {
-    case DType::float32:
-      return row_products::run_typed<float>(job, pool);
-    case DType::float64:
-      return row_products::run_typed<double>(job, pool);
-    case DType::float16:
-      return row_products::run_typed<Half>(job, pool);
-    case DType::bfloat16:
-      return row_products::run_typed<Brain>(job, pool);
-  }
+  with_element(job.dtype, [&](auto element) { row_products::run_typed<decltype(element)>(job, pool); });
 }
 
 }  // namespace CONVX_SIMD_NAMESPACE

@@ -160,16 +160,7 @@ void run_typed(const hntmp::Job& job, const ThreadPool& pool) {
 }  // namespace owning_channels
 
 void run(const hntmp::Job& job, const ThreadPool& pool) {
-  switch (job.dtype) {
-    case DType::float32:
-      return owning_channels::run_typed<float>(job, pool);
-    case DType::float64:
-      return owning_channels::run_typed<double>(job, pool);
-    case DType::float16:
-      return owning_channels::run_typed<Half>(job, pool);
-    case DType::bfloat16:
-      return owning_channels::run_typed<Brain>(job, pool);
-  }
+  with_element(job.dtype, [&](auto element) { owning_channels::run_typed<decltype(element)>(job, pool); });
 }
 
 }  // namespace CONVX_SIMD_NAMESPACE

@@ -88,16 +88,7 @@ void run_typed(const WeightJob& job, const ThreadPool& pool) {
 
 template <class Job>
 void run_job(const Job& job, const ThreadPool& pool) {
-  switch (job.dtype) {
-    case DType::float32:
-      return run_typed<float>(job, pool);
-    case DType::float64:
-      return run_typed<double>(job, pool);
-    case DType::float16:
-      return run_typed<Half>(job, pool);
-    case DType::bfloat16:
-      return run_typed<Brain>(job, pool);
-  }
+  with_element(job.dtype, [&](auto element) { run_typed<decltype(element)>(job, pool); });
 }
 
 }  // namespace products
