@@ -145,9 +145,7 @@ def prepared(model: nn.Module, size: int, device: str) -> tuple[nn.Module, Tenso
 def left_but_for_layout(report: convx.ConversionReport, device: str) -> list[str]:
     """Layers left for another reason than that a GPU's dense kernels take NCHW alone: filters larger than
     1x1 on what is channels_last, as ConvNeXt's features are after a norm over channels."""
-    return [
-        row.name for row in report.left if device == "cpu" or "needs the layout nchw" not in row.reason
-    ]
+    return [row.name for row in report.left if device == "cpu" or "needs the layout nchw" not in row.reason]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,0 +1,159 @@
+"""Tuning records: found again, checked, and nothing done to their files breaks anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from tuned import damage, depthwise, here, own_folder, plans, record
+
+import convx
+from convx import _core
+from convx.tune import folder, records
+
+__all__ = ["own_folder"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("us = 3.5\nus = 4", "'us' is given twice"),
+        ("us = fast", "'us' takes 1 numbers, got 'fast'"),
+        ("us = -1", "us must be above 0"),
+        ("us = nan", "us"),
+        ("us = 3\ncolour = red", "no field is called 'colour'"),
+        ("us = 3\nnonsense", "no '=' in the line 'nonsense'"),
+        ("", "'us' is missing"),
+    ],
+)
+def test_records_in_text_are_checked(line: str, message: str) -> None:
+    text = "\n".join(each for each in records._text(record()).splitlines() if not each.startswith("us "))
+    with pytest.raises(ValueError, match=message):
+        _core.remember_tuned(f"{text}\n{line}")
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        torch.ops.convx.remember_tuned_cpu(f"{text}\n{line}")
+    assert _core.select(depthwise(), here()).plan.source != "tuned"
+
+
+def test_a_record_is_found_again() -> None:
+    problem = depthwise(stride=(2, 1), padding=(1, 2, 0, 1), bias=True, activation="relu6")
+    written = record(problem, plans(problem)[0])
+    assert records.find(problem, here()) is None
+    assert records.save(written)
+    assert records.find(problem, here()) == written
+    assert records.find(depthwise(), here()) is None
+    assert records.load() == 1
+    assert _core.select(problem, here()).plan.source == "tuned"
+
+
+DAMAGES = ("empty", "cut", "binary", "huge", "a list", "another format", "a field too many", "no time")
+DAMAGES += ("no kernel", "a negative time", "no channels", "another name", "a folder")
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_records_warn_once_and_are_written_anew(kind: str) -> None:
+    good, bad = record(depthwise(batch=2)), record()
+    assert records.save(good) and records.save(bad)
+    damage(bad.path, kind)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert records.load() == 1
+        assert records.load() == 1
+        assert records.find(depthwise(), here()) is None
+    assert len(seen) == 1 and "passes over the tuning record" in str(seen[0].message)
+    if kind != "a folder":
+        assert records.save(bad)
+        assert records.find(depthwise(), here()) == bad
+
+
+@pytest.mark.parametrize("key", ["convx", "torch", "gpu_runtime", "deterministic", "processor"])
+def test_foreign_records_are_passed_over(key: str) -> None:
+    mine = record()
+    foreign = replace(mine, environment={**mine.environment, key: "another"})
+    assert records.save(foreign)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert records.load() == 0
+        assert records.find(depthwise(), here()) is None
+    assert records.save(mine)
+    assert records.load() == 1
+
+
+def test_a_folder_that_cannot_be_written_warns_once(own_folder: Path) -> None:
+    own_folder.write_text("a file where the folder should be")
+    with pytest.warns(RuntimeWarning, match="CONVX_CACHE_DIR names another folder") as seen:
+        assert not records.save(record())
+        assert not records.save(record())
+    assert len(seen) == 1
+    assert records.load() == 0
+    report = convx.tune(nn.Conv2d(8, 8, 3, groups=8), torch.randn(1, 8, 9, 9), rounds=1, progress=False)
+    assert report.rows[0].is_new
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder(own_folder: Path) -> None:
+    assert records.save(record())
+    records.folder().chmod(0o500)
+    try:
+        with pytest.warns(RuntimeWarning, match="can't write"):
+            assert not records.save(record(depthwise(batch=3)))
+        assert records.load() == 1
+    finally:
+        records.folder().chmod(0o700)
+
+
+def test_writers_at_the_same_time_lose_nothing(own_folder: Path) -> None:
+    """Threads write the same and different records over each other while others read."""
+    failures: list[BaseException] = []
+
+    def write(worker: int) -> None:
+        try:
+            for step in range(20):
+                assert records.save(record(depthwise(batch=1 + step), us=1.0 + worker))
+                found = records.find(depthwise(batch=1 + step), here())
+                assert found is not None and found.us in (1.0, 2.0, 3.0, 4.0)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert records.load() == 20
+    assert len(list(records.folder().iterdir())) == 20  # nothing half-written is left
+
+
+def test_records_are_read_by_the_next_process(own_folder: Path) -> None:
+    damaged = record(depthwise(batch=2))
+    assert records.save(record(algorithm="native")) and records.save(damaged)
+    damage(damaged.path, "cut")
+    code = (
+        "import torch, convx\n"
+        f"torch.set_num_threads({torch.get_num_threads()})\n"
+        "x, w = torch.randn(1, 8, 10, 12), torch.randn(8, 1, 3, 3)\n"
+        "print(convx.explain(x, w, groups=8).chosen.source)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(convx.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["tuned"], done.stderr
+    assert done.stderr.count("RuntimeWarning") == 1
+
+
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert folder.cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("CONVX_CACHE_DIR")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert folder.cache_folder() == tmp_path / "xdg" / "convx"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert folder.cache_folder() == Path.home() / ".cache" / "convx"
