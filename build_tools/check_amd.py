@@ -99,8 +99,7 @@ def check(targets: list[str], only: str) -> bool:
     ]
     uses = [use for use in uses if not use.does_nothing]
     if not uses:
-        print("no kernel was compiled")
-        return False
+        raise BuildError("no kernel was compiled")
     print(table(uses, {"vgpr": "VGPRs", "shared": "LDS bytes", "occupancy": "waves per SIMD"}))
     text, good = summary(uses)
     print(text)

@@ -41,8 +41,7 @@ def check(nvcc: Path, targets: list[str], only: str) -> bool:
     run_steps(steps)
     uses = [use for step in steps for use in parse_nvcc(step.log.read_text())]
     if not uses:
-        print("no kernel was compiled")
-        return False
+        raise BuildError("no kernel was compiled")
     print(table(uses, {"registers": "registers", "shared": "static shared bytes"}))
     text, good = summary(uses)
     print(text)
