@@ -9,10 +9,22 @@ namespace convx {
 
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define CONVX_BULK_COPY 1
+#endif
 
-// What PTX has for a barrier that counts bytes.
+// The pieces of 16 bytes that are this one's of Threads.
+template <int Threads>
+CONVX_DEVICE void copy_pieces(void* to, const void* from, uint32_t bytes, int thread) {
+  using Piece = Vector<float, 4>;
+  for (uint32_t i = thread; i < bytes / 16; i += Threads) {
+    static_cast<Piece*>(to)[i] = static_cast<const Piece*>(from)[i];
+  }
+}
+
+// Barriers that count the bytes of bulk copies, where there are such; else what they stand for is done at
+// once.
 namespace bulk {
 
+#if defined(CONVX_BULK_COPY)
 CONVX_DEVICE uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -25,31 +37,44 @@ CONVX_DEVICE void init(uint64_t* barriers) {
   }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+#endif
 
-CONVX_DEVICE void expect(uint64_t* barrier, uint32_t bytes) {
+CONVX_DEVICE void expect([[maybe_unused]] uint64_t* barrier, [[maybe_unused]] uint32_t bytes) {
+#if defined(CONVX_BULK_COPY)
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
+#endif
 }
 
-CONVX_DEVICE void load(uint64_t* barrier, void* shared, const void* global, uint32_t bytes) {
+// One of Threads that call this with the same operands. The first issues the copy; else each copies its
+// pieces.
+template <int Threads>
+CONVX_DEVICE void load([[maybe_unused]] uint64_t* barrier, void* shared, const void* global, uint32_t bytes,
+                       int thread) {
+#if defined(CONVX_BULK_COPY)
+  if (thread != 0) return;
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
           shared_address(shared)),
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+#else
+  copy_pieces<Threads>(shared, global, bytes, thread);
+#endif
 }
 
-CONVX_DEVICE void wait(uint64_t* barrier, uint32_t phase) {
+CONVX_DEVICE void wait([[maybe_unused]] uint64_t* barrier, [[maybe_unused]] uint32_t phase) {
+#if defined(CONVX_BULK_COPY)
   asm volatile(
       "{\n.reg .pred done;\nwait_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
       "wait_%=;\n}" ::"r"(shared_address(barrier)),
       "r"(phase)
       : "memory");
+#endif
 }
 
 }  // namespace bulk
-#endif
 
 // Whether BlockStages copies; the host executor does what it stands for.
 #if defined(CONVX_BULK_COPY) || defined(CONVX_SIMT)
@@ -72,37 +97,14 @@ class BlockStages {
   }
 
   // One thread announces how many bytes load() will bring into a stage, all calls together, and calls it.
-  CONVX_DEVICE void begin(int stage, uint32_t bytes) {
-#if defined(CONVX_BULK_COPY)
-    bulk::expect(barriers_ + stage, bytes);
-#else
-    (void)stage;
-    (void)bytes;
-#endif
-  }
-
+  CONVX_DEVICE void begin(int stage, uint32_t bytes) { bulk::expect(barriers_ + stage, bytes); }
   CONVX_DEVICE void load(int stage, void* shared, const void* global, uint32_t bytes) {
-#if defined(CONVX_BULK_COPY)
-    bulk::load(barriers_ + stage, shared, global, bytes);
-#else
-    (void)stage;
-    using Piece = Vector<float, 4>;
-    for (uint32_t i = 0; i < bytes / 16; ++i) {
-      static_cast<Piece*>(shared)[i] = static_cast<const Piece*>(global)[i];
-    }
-#endif
+    bulk::load<1>(barriers_ + stage, shared, global, bytes, 0);
   }
 
   // Every thread: the stage's bytes are there, once a block_barrier has followed. phase alternates 0, 1 with
   // each use of the same stage.
-  CONVX_DEVICE void wait(int stage, uint32_t phase) {
-#if defined(CONVX_BULK_COPY)
-    bulk::wait(barriers_ + stage, phase);
-#else
-    (void)stage;
-    (void)phase;
-#endif
-  }
+  CONVX_DEVICE void wait(int stage, uint32_t phase) { bulk::wait(barriers_ + stage, phase); }
 
  private:
   uint64_t* barriers_;
@@ -124,30 +126,17 @@ class WarpStages {
   // Announces how many bytes load() will bring into a stage, all calls together. The stage must have been
   // released by a warp_barrier after its last read, and by wait_stores() if it was a store()'s source.
   CONVX_DEVICE void begin(int stage, uint32_t bytes) {
-#if defined(CONVX_BULK_COPY)
     if (lane_ == 0) bulk::expect(barriers_ + stage, bytes);
-#else
-    (void)stage;
-    (void)bytes;
-#endif
   }
 
   CONVX_DEVICE void load(int stage, void* shared, const void* global, uint32_t bytes) {
-#if defined(CONVX_BULK_COPY)
-    if (lane_ == 0) bulk::load(barriers_ + stage, shared, global, bytes);
-#else
-    (void)stage;
-    copy(shared, global, bytes);
-#endif
+    bulk::load<Lanes>(barriers_ + stage, shared, global, bytes, lane_);
   }
 
   // Returns when the stage's bytes are there. phase alternates 0, 1 with each use of the same stage.
   CONVX_DEVICE void wait(int stage, uint32_t phase) {
-#if defined(CONVX_BULK_COPY)
     bulk::wait(barriers_ + stage, phase);
-#else
-    (void)stage;
-    (void)phase;
+#if !defined(CONVX_BULK_COPY)
     warp_barrier<Lanes>();
 #endif
   }
@@ -166,7 +155,7 @@ class WarpStages {
     }
 #else
     warp_barrier<Lanes>();
-    copy(global, shared, bytes);
+    copy_pieces<Lanes>(global, shared, bytes, lane_);
     warp_barrier<Lanes>();
 #endif
   }
@@ -186,15 +175,6 @@ class WarpStages {
   }
 
  private:
-#if !defined(CONVX_BULK_COPY)
-  CONVX_DEVICE void copy(void* to, const void* from, uint32_t bytes) {
-    using Piece = Vector<float, 4>;
-    for (uint32_t i = lane_; i < bytes / 16; i += Lanes) {
-      static_cast<Piece*>(to)[i] = static_cast<const Piece*>(from)[i];
-    }
-  }
-#endif
-
   uint64_t* barriers_;
   int lane_;
 };
