@@ -40,7 +40,7 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
     constexpr int kStages = Size::kStages;
     const bool stay = kPersistent<Lanes, How, Tile> && shape_.filters_stay;
     const int stage_bytes = shape_.source_stage_bytes + (stay ? 0 : Size::kFilterBytes);
-    const int chunks = (shape_.steps + Tile::kStageSteps - 1) / Tile::kStageSteps;
+    const int chunks = this->chunks();
     unsigned char* const stages = shared_ + (stay ? chunks * Size::kFilterBytes : 0);
     int ahead = 0;  // the chunk to load
     if (stay) {
@@ -109,6 +109,7 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
  private:
   using Loads::shape_, Loads::thread_;
 
+  CONVX_DEVICE int chunks() const { return (shape_.steps + Tile::kStageSteps - 1) / Tile::kStageSteps; }
   CONVX_DEVICE unsigned char* filters_of(unsigned char* stage) const {
     return stage + shape_.source_stage_bytes;
   }
@@ -138,7 +139,7 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
     CONVX_SHARED(uint64_t, barriers, [kStages]);
     BlockStages<kStages> stages(barriers);
     const int stage_bytes = shape_.source_stage_bytes + Size::kFilterBytes;
-    const int chunks = (shape_.steps + Tile::kStageSteps - 1) / Tile::kStageSteps;
+    const int chunks = this->chunks();
     const int ahead = chunks < kStages - 1 ? chunks : kStages - 1;
     if (thread_ == 0) {
       CONVX_NO_UNROLL

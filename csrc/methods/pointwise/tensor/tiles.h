@@ -79,13 +79,10 @@ struct Sizes {
   static constexpr int64_t exchange_bytes() {
     return Tile::kWarpDepths > 1 ? static_cast<int64_t>(Tile::kWarps) * kSums * Lanes * 4 : 0;
   }
-  static constexpr int64_t chunks_of(int64_t steps) {
-    return (steps + Tile::kStageSteps - 1) / Tile::kStageSteps;
-  }
   // Of a block that makes some column tiles.
   static constexpr int64_t shared_bytes(int64_t plane, int64_t steps, int64_t column_tiles,
                                         bool filters_stay) {
-    const int64_t chunks = chunks_of(steps), loads = chunks * column_tiles;
+    const int64_t chunks = (steps + Tile::kStageSteps - 1) / Tile::kStageSteps, loads = chunks * column_tiles;
     const int64_t stages =
         (loads < kStages ? loads : kStages) * (source_bytes(plane) + (filters_stay ? 0 : kFilterBytes)) +
         (filters_stay ? chunks * kFilterBytes : 0);
