@@ -78,7 +78,7 @@ inline ImageKernel image_kernel(const std::string& image, const std::string& nam
 inline void launch_image(const std::string& image, const std::string& name, uint32_t blocks, uint32_t threads,
                          uint32_t shared_bytes, Stream stream, void** arguments) {
   const detail::ImageKernel kernel = detail::image_kernel(image, name);
-  const auto on = static_cast<RuntimeStream>(stream);
+  const auto on = static_cast<RuntimeStream>(stream.handle);
 #if defined(CONVX_HIP)
   check(hipModuleLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, shared_bytes, on, arguments, nullptr),
         name.c_str());

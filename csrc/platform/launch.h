@@ -69,8 +69,8 @@ template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), const char* name, Grid grid, uint32_t threads,
                    uint32_t shared_bytes, Stream stream, Arguments... arguments) {
   if (shared_bytes > 48 * 1024) check(allow_shared(kernel, static_cast<int>(shared_bytes)), name);
-  kernel<<<dim3(grid.x, grid.y, grid.z), dim3(threads), shared_bytes, static_cast<RuntimeStream>(stream)>>>(
-      static_cast<Parameters>(arguments)...);
+  kernel<<<dim3(grid.x, grid.y, grid.z), dim3(threads), shared_bytes,
+           static_cast<RuntimeStream>(stream.handle)>>>(static_cast<Parameters>(arguments)...);
   check(last_error(), name);
 }
 #else

@@ -1,31 +1,26 @@
 // Launches that overlap the end of the kernel before them in the stream (programmatic stream serialization,
-// sm_90 and later): blocks are placed and set up while the kernel before drains. Before
-// wait_for_previous_kernel() such a kernel touches no global memory but packed filters, which are complete
-// before the kernel before it begins: a fence follows their packing, or a launch that does not overlap.
+// sm_90 and later): blocks are placed and set up while the kernel before drains. Such a kernel calls
+// take_turn() before it touches global memory. Packed filters alone may be read before: they are complete
+// before the kernel before it begins, for a fence follows their packing, or a launch that does not overlap.
 #pragma once
 #include "platform/launch.h"
 
 namespace convx {
 
-// The next kernel of the stream may be placed from here on; it waits for this one to be complete.
-CONVX_DEVICE void allow_next_kernel() {
+// Waits until the kernel before is complete, and only then lets the next be placed: were many to wait, their
+// blocks would crowd some multiprocessors while others have none.
+CONVX_DEVICE void take_turn() {
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-CONVX_DEVICE void wait_for_previous_kernel() {
-#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// As launch_kernel; overlap is for devices of sm_90 and later.
+// As launch_kernel, for kernels that call take_turn().
 template <class... Parameters, class... Arguments>
-void launch_overlapped(bool overlap, void (*kernel)(Parameters...), const char* name, Grid grid,
-                       uint32_t threads, uint32_t shared_bytes, Stream stream, Arguments... arguments) {
+void launch_in_turn(void (*kernel)(Parameters...), const char* name, Grid grid, uint32_t threads,
+                    uint32_t shared_bytes, Stream stream, Arguments... arguments) {
 #if defined(CONVX_CUDA)
-  if (overlap) {
+  if (stream.overlaps) {
     if (shared_bytes > 48 * 1024) check(allow_shared(kernel, static_cast<int>(shared_bytes)), name);
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -34,14 +29,13 @@ void launch_overlapped(bool overlap, void (*kernel)(Parameters...), const char* 
     config.gridDim = dim3(grid.x, grid.y, grid.z);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
-    config.stream = static_cast<RuntimeStream>(stream);
+    config.stream = static_cast<RuntimeStream>(stream.handle);
     config.attrs = &attribute;
     config.numAttrs = 1;
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
     return;
   }
 #endif
-  (void)overlap;
   launch_kernel(kernel, name, grid, threads, shared_bytes, stream, arguments...);
 }
 

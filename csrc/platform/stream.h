@@ -3,6 +3,11 @@
 
 namespace convx {
 
-using Stream = void*;  // cudaStream_t, hipStream_t, or null on the host executor
+struct Stream {
+  void* handle = nullptr;  // cudaStream_t, hipStream_t, or null on the host executor
+  bool overlaps = false;   // the device can place a kernel while the one before it ends (overlap.h)
+
+  Stream without_overlap() const { return {handle, false}; }
+};
 
 }  // namespace convx

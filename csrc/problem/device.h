@@ -26,6 +26,7 @@ struct DeviceTraits {
   int registers_per_multiprocessor = 65536;
   int threads_per_multiprocessor = 2048;
   bool has_bulk_copy() const { return backend == Backend::cuda && architecture >= 90; }
+  bool overlaps_kernels() const { return has_bulk_copy(); }  // programmatic stream serialization
 };
 
 const char* to_string(Backend value);

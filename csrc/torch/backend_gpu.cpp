@@ -15,7 +15,7 @@ namespace {
 Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
-  return stream;
+  return {stream, device_traits(device_index).overlaps_kernels()};
 }
 
 }  // namespace
@@ -42,7 +42,8 @@ void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weigh
 }
 
 void complete_packing(int32_t device_index) {
-  if (device_traits(device_index).has_bulk_copy()) launch_fence(current_stream(device_index));
+  const Stream stream = current_stream(device_index);
+  if (stream.overlaps) launch_fence(stream);
 }
 
 void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,

@@ -185,7 +185,7 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       pointers.images = images.data, pointers.filters = filters.data, pointers.result = result.data;
       if (p.has_bias) pointers.bias = bias.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
-      launch_filter_gpu(plan, p, pointers, nullptr);
+      launch_filter_gpu(plan, p, pointers, Stream());
       return compare<T>(expected, result.data);
     });
   }

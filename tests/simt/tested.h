@@ -41,7 +41,7 @@ inline std::vector<Plan> tested_plans(const ConvProblem& problem, const DeviceTr
   return plans;
 }
 inline void launch_tested(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {
-  depthwise::CONVX_JOIN(launch_, CONVX_FAMILY)(plan, problem, pointers, nullptr);
+  depthwise::CONVX_JOIN(launch_, CONVX_FAMILY)(plan, problem, pointers, Stream());
 }
 inline void pack_tested(const Plan&, const ConvProblem&, const void*, void*) {}
 #else
@@ -52,10 +52,10 @@ inline std::vector<Plan> tested_plans(const ConvProblem& problem, const DeviceTr
   return CONVX_METHOD::method.candidates(problem, device);
 }
 inline void launch_tested(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {
-  CONVX_METHOD::launch_gpu(plan, problem, pointers, nullptr);
+  CONVX_METHOD::launch_gpu(plan, problem, pointers, Stream());
 }
 inline void pack_tested(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed) {
-  CONVX_METHOD::pack_weight_gpu(plan, problem, weight, packed, nullptr);
+  CONVX_METHOD::pack_weight_gpu(plan, problem, weight, packed, Stream());
 }
 #endif
 

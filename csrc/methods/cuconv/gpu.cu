@@ -5,7 +5,7 @@
 #include "methods/cuconv/stages/products.cuh"
 #include "methods/cuconv/stages/sum.cuh"
 #include "methods/filters/crsk.cuh"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::cuconv {
 namespace {
@@ -34,18 +34,18 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.all_filters = divide_by(s.groups * s.filters);
   a.activation = operands.activation;
   const int64_t blocks = s.batch * s.groups * s.filters * s.taps() * pixel_blocks;
-  launch_kernel(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
-                static_cast<uint32_t>(threads), 0, stream, a);
+  launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
+                 static_cast<uint32_t>(threads), 0, stream, a);
 }
 
 template <class T>
 void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   const Grid grid{static_cast<uint32_t>(divide_up(s.results(), stages::kSumThreads))};
-  launch_overlapped(plan["overlap"] != 0, stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0,
-                    stream, static_cast<const Accumulator<T>*>(operands.partial),
-                    static_cast<const T*>(operands.bias), static_cast<T*>(operands.result), s.results(),
-                    static_cast<int>(plan["planes"]), static_cast<int>(s.result_plane()),
-                    static_cast<int>(s.groups * s.filters), operands.activation);
+  launch_in_turn(stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0, stream,
+                 static_cast<const Accumulator<T>*>(operands.partial), static_cast<const T*>(operands.bias),
+                 static_cast<T*>(operands.result), s.results(), static_cast<int>(plan["planes"]),
+                 static_cast<int>(s.result_plane()), static_cast<int>(s.groups * s.filters),
+                 operands.activation);
 }
 
 template <class T>

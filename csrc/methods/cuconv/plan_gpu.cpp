@@ -31,7 +31,7 @@ struct Clock {
 constexpr double kLaunch_us = 1.0, kFirstData_us = 1.1;
 // A second kernel in the same stream, its launch overlapped with the first or not.
 double stage_us(const DeviceTraits& device) {
-  return device.has_bulk_copy() ? 1.2 : 2.0;
+  return device.overlaps_kernels() ? 1.2 : 2.0;
 }
 
 int64_t accumulator_bytes(DType dtype) {
@@ -146,11 +146,9 @@ Plan plan_of(const char* candidate, Kernel kernel, const ConvProblem& problem, c
   return plan;
 }
 
-// The planes that a plan leaves to the sum, and whether the sum's launch overlaps the first stage.
-void add_planes(Plan& plan, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
-                int64_t planes) {
+// The planes that a plan leaves to the sum.
+void add_planes(Plan& plan, const ConvProblem& problem, const Sweep& s, int64_t planes) {
   plan.tiling.emplace_back("planes", planes);
-  plan.tiling.emplace_back("overlap", device.has_bulk_copy() ? 1 : 0);
   if (planes > 1) plan.workspace_bytes = planes * s.results() * accumulator_bytes(problem.dtype);
 }
 
@@ -173,7 +171,7 @@ void append_published(const ConvProblem& problem, const DeviceTraits& device, co
   if (!within_budget(s, s.taps(), problem.dtype) || warps * 32 / threads > kMostBlocks) return;
   Plan plan = plan_of("two_stage", kProducts, problem, device);
   plan.tiling.emplace_back("threads", threads);
-  add_planes(plan, problem, device, s, s.taps());
+  add_planes(plan, problem, s, s.taps());
   const Clock clock = Clock::of(device);
   // Four schedulers; about 15 cycles of a scheduler for a product of a warp, as measured on the 3x3 and 1x1
   // layers of networks, and the latency of a load for each four channels of the longest chain.
@@ -233,7 +231,7 @@ void append_best(const char* candidate, const ConvProblem& problem, const Device
                                       {"planes_are_taps", t.planes_are_taps}}) {
       plan.tiling.emplace_back(name, value);
     }
-    add_planes(plan, problem, device, s, t.planes);
+    add_planes(plan, problem, s, t.planes);
     plan.predicted_us = choice.us;
     plans.push_back(std::move(plan));
   }

@@ -1,7 +1,7 @@
 // Sums that several threads, warps or blocks share, in a fixed order: no atomics, so results repeat bit by
 // bit. Used by every kernel of the weight gradient.
 #pragma once
-#include "platform/launch.h"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise {
@@ -56,6 +56,7 @@ sum_slices_kernel(const Accumulator<T>* partial, T* result, int64_t count, int s
   CONVX_SHARED(A, group_sums, [kSumGroups][kSumOutputs]);
   const int output = threadIdx.x % kSumOutputs, group = threadIdx.x / kSumOutputs;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumOutputs + output;
+  take_turn();
   A sum[kSumAhead] = {};
   if (index < count) {
     const A* source = partial + index;
@@ -90,10 +91,10 @@ void sum_slices(const void* partial, void* result, int64_t slices, int64_t chann
                 bool tap_major, Stream stream) {
   const int64_t count = channels * taps;
   const Grid grid{static_cast<uint32_t>((count + kSumOutputs - 1) / kSumOutputs)};
-  launch_kernel(sum_slices_kernel<T>, "depthwise sum_slices", grid, kSumOutputs * kSumGroups, 0, stream,
-                static_cast<const Accumulator<T>*>(partial), static_cast<T*>(result), count,
-                static_cast<int>(slices), FastDivide(static_cast<uint32_t>(channels)),
-                static_cast<uint32_t>(taps), tap_major);
+  launch_in_turn(sum_slices_kernel<T>, "depthwise sum_slices", grid, kSumOutputs * kSumGroups, 0, stream,
+                 static_cast<const Accumulator<T>*>(partial), static_cast<T*>(result), count,
+                 static_cast<int>(slices), FastDivide(static_cast<uint32_t>(channels)),
+                 static_cast<uint32_t>(taps), tap_major);
 }
 
 }  // namespace convx::depthwise

@@ -181,7 +181,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     const int first = channel + ahead * step;
     if (first < a.source_channels) stage_filters(ring + ahead * a.stage_bytes, first);
   }
-  wait_for_previous_kernel();
+  take_turn();
   CONVX_NO_UNROLL
   for (int ahead = 1; ahead < kStages; ++ahead) {
     if (channel < a.source_channels) stage_window(ring + fill);
@@ -213,8 +213,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     use = use + a.stage_bytes == ring_bytes ? 0 : use + a.stage_bytes;
   }
   wait_copies<0>();
-  allow_next_kernel();  // no sooner: its blocks would take the place of some of this one's
-  block_barrier();      // the sums take the place of all warps' rings
+  block_barrier();  // the sums take the place of all warps' rings
   A* const sums = reinterpret_cast<A*>(shared);
   write_totals<Lanes, 1>(sum, slot, a.slots, 0, kTile.sums(),
                          sums + (warp * a.block_channels + filters * kTile.filters) * kTile.pixels());
@@ -231,7 +230,7 @@ hntmp_finish_kernel(const Accumulator<T>* partial, const T* bias, T* result, int
                     FastDivide plane, FastDivide channels, Activation activation) {
   const uint32_t i = blockIdx.x * kFinishThreads + threadIdx.x;
   if (i >= results) return;
-  wait_for_previous_kernel();
+  take_turn();
   Accumulator<T> total = partial[i];
   for (int split = 1; split < splits; ++split) total += partial[split * results + i];
   if (bias != nullptr) total += widen(bias[channels.remainder(plane.quotient(i))]);

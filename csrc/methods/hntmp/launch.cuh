@@ -52,14 +52,13 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
 }
 
 template <class T, int TileAt>
-void start(const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, bool overlap, Stream stream) {
+void start(const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, Stream stream) {
   Grid grid;
   grid.x = static_cast<uint32_t>(g.blocks);
   with_lanes(g.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
-    launch_overlapped(overlap, hntmp_kernel<kLanes, T, TileAt>, "hntmp", grid,
-                      static_cast<uint32_t>(g.warps * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
-                      arguments);
+    launch_in_turn(hntmp_kernel<kLanes, T, TileAt>, "hntmp", grid, static_cast<uint32_t>(g.warps * kLanes),
+                   static_cast<uint32_t>(g.shared_bytes), stream, arguments);
   });
 }
 
@@ -78,11 +77,11 @@ constexpr DType dtype_of() {
 
 // start<T, index>() for the tiles that are compiled for T.
 template <class T, int... Tiles>
-void start_tile(int index, const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, bool overlap,
-                Stream stream, std::integer_sequence<int, Tiles...>) {
+void start_tile(int index, const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, Stream stream,
+                std::integer_sequence<int, Tiles...>) {
   const auto try_one = [&](auto tile) {
     if constexpr (has_dtype(decltype(tile)::value, dtype_of<T>())) {
-      if (index == decltype(tile)::value) start<T, decltype(tile)::value>(g, arguments, overlap, stream);
+      if (index == decltype(tile)::value) start<T, decltype(tile)::value>(g, arguments, stream);
     }
   };
   (try_one(std::integral_constant<int, Tiles>()), ...);
@@ -94,15 +93,14 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   const Geometry g = geometry_of(sweep, plan.kernel, problem.dtype, plan["lanes"], plan["lane_filters"],
                                  plan["warps"], plan["splits"]);
   const auto a = arguments_of<T>(plan, problem, sweep, g, pointers);
-  const bool overlap = plan["overlap"] != 0;
-  start_tile<T>(plan.kernel, g, a, overlap && !pointers.packed_just_now, stream,
+  start_tile<T>(plan.kernel, g, a, pointers.packed_just_now ? stream.without_overlap() : stream,
                 std::make_integer_sequence<int, kTiles>());
   if (a.partial == nullptr) return;
   Grid grid;
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
-  launch_overlapped(overlap, hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream,
-                    a.partial, a.bias, a.result, a.results, static_cast<int>(g.splits),
-                    divide_by(a.result_plane), divide_by(sweep.groups * sweep.result_channels), a.activation);
+  launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.bias,
+                 a.result, a.results, static_cast<int>(g.splits), divide_by(a.result_plane),
+                 divide_by(sweep.groups * sweep.result_channels), a.activation);
 }
 
 }  // namespace convx::hntmp

@@ -50,15 +50,10 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
   Plan plan;
   plan.candidate = std::string(g.tile.candidate) + (g.splits > 1 ? "_split" : "");
   plan.kernel = index;
-  plan.tiling = {{"lanes", g.lanes},
-                 {"lane_filters", g.lane_filters},
-                 {"filters", g.tile.filters},
-                 {"rows", g.tile.height},
-                 {"columns", g.tile.width},
-                 {"warps", g.warps},
-                 {"splits", g.splits},
-                 {"block_channels", g.block_channels()},
-                 {"overlap", device.backend == Backend::cuda && device.architecture >= 90 ? 1 : 0}};
+  plan.tiling = {{"lanes", g.lanes},          {"lane_filters", g.lane_filters},
+                 {"filters", g.tile.filters}, {"rows", g.tile.height},
+                 {"columns", g.tile.width},   {"warps", g.warps},
+                 {"splits", g.splits},        {"block_channels", g.block_channels()}};
   if (g.splits > 1) {
     const int64_t results = s.batch * s.groups * s.result_channels * s.result_height * s.result_width;
     plan.workspace_bytes = g.splits * results * (problem.dtype == DType::float64 ? 8 : 4);

@@ -29,7 +29,7 @@ CONVX_KERNEL(kMostThreads, 1)
 products_kernel(ProductArguments<T> a) {
   using A = Accumulator<T>;
   CONVX_SHARED(A, row, [kRowElements]);
-  allow_next_kernel();
+  take_turn();
   const uint32_t tap_index = a.pixel_blocks.quotient(blockIdx.x);
   const int pixel =
       static_cast<int>((blockIdx.x - tap_index * a.pixel_blocks.divisor) * blockDim.x + threadIdx.x);

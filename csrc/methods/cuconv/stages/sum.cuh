@@ -17,7 +17,7 @@ sum_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t resu
   using A = Accumulator<T>;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
   if (index >= results) return;
-  wait_for_previous_kernel();
+  take_turn();
   const A* source = partial + index;
   A sum = A(0);
   int plane = 0;

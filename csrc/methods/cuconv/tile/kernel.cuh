@@ -140,7 +140,7 @@ CONVX_KERNEL(most_threads(Lanes, Filters), 1)
 tile_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_DYNAMIC_SHARED(memory);
-  allow_next_kernel();  // the sum of the planes
+  take_turn();
   TileBlock<Lanes, T, Filters, Pixels, Feed<Lanes, T, Filters, Pixels>>(a, memory).run();
 }
 

@@ -5,7 +5,7 @@
 
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/tile/kernel.cuh"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::cuconv::tile {
 
@@ -65,11 +65,11 @@ template <class T, int Filters, int Pixels>
 void launch_shape(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
   with_lanes(t.lanes, [&](auto lanes) {
     constexpr int kLanes = decltype(lanes)::value;
-    launch_kernel(g.flat ? tile_kernel<kLanes, T, Filters, Pixels, FlatFeed>
-                         : tile_kernel<kLanes, T, Filters, Pixels, WindowFeed>,
-                  "cuconv tile", Grid{static_cast<uint32_t>(g.blocks)},
-                  static_cast<uint32_t>(t.warps * t.lanes), static_cast<uint32_t>(g.shared_bytes), stream,
-                  arguments);
+    launch_in_turn(g.flat ? tile_kernel<kLanes, T, Filters, Pixels, FlatFeed>
+                          : tile_kernel<kLanes, T, Filters, Pixels, WindowFeed>,
+                   "cuconv tile", Grid{static_cast<uint32_t>(g.blocks)},
+                   static_cast<uint32_t>(t.warps * t.lanes), static_cast<uint32_t>(g.shared_bytes), stream,
+                   arguments);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "../packed.cuh"
 #include "../partial_sum.cuh"
 #include "geometry.h"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 #include "tiles.h"
 
@@ -78,6 +79,7 @@ channels_weight_kernel(ChannelsWeightArguments a) {
   const uint32_t in_row_bytes = own(a.in_row_bytes), out_row_bytes = own(a.out_row_bytes);
   const uint32_t in_height = own(a.in_height), out_height = own(a.out_height);
 
+  take_turn();
   float sum[Channels][kTaps] = {};
   for (int unit = first_unit + share; unit < end_unit; unit += a.shares) {
     // Neighbouring tiles first: they share columns, which the cache then still holds.

@@ -14,8 +14,8 @@ void launch_channels_weight_tiling(int64_t lanes, uint32_t threads, const Channe
   const uint32_t shared = arguments.shares > 1 ? Filter * Filter * threads * 4 : 16;
   with_lanes(lanes, [&](auto width) {
     if constexpr (channels_weight_fits(width.value, Filter, Channels, Columns)) {
-      launch_kernel(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns>,
-                    "depthwise channels_weight", grid, threads, shared, stream, arguments);
+      launch_in_turn(channels_weight_kernel<T, width.value, Filter, Stride, Channels, Columns>,
+                     "depthwise channels_weight", grid, threads, shared, stream, arguments);
     }
   });
 }

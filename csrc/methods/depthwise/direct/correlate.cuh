@@ -7,6 +7,7 @@
 // results spaced d / g apart and loads each source row once (row reuse: Liu et al. 2024, Algorithm 1).
 #pragma once
 #include "methods/epilogue.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise::direct {
@@ -164,6 +165,7 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   const int u_row = shape.rows.tile_begin(tile_row, Rows);
   const int u_column = shape.columns.tile_begin(tile - tile_row * shape.columns.tiles, Columns);
 
+  take_turn();
   A sum[Rows][Columns];
   CONVX_UNROLL
   for (int o = 0; o < Rows; ++o) {

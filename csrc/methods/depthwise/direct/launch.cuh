@@ -4,7 +4,7 @@
 #include "methods/depthwise/direct/geometry.h"
 #include "methods/depthwise/direct/weight_grad.cuh"
 #include "methods/depthwise/family.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::depthwise::direct {
 
@@ -91,12 +91,12 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
 
   const uint32_t shared_bytes = static_cast<uint32_t>(shape.window_rows * shape.window_chunks *
                                                       shape.block_channels * kChunk * sizeof(Accumulator<T>));
-  launch_kernel(correlate<T, Gradient, Rows, Columns, Wide>, "depthwise direct",
-                Grid{static_cast<uint32_t>(blocks)}, static_cast<uint32_t>(plan["threads"]), shared_bytes,
-                stream, static_cast<const T*>(Gradient ? pointers.output_grad : pointers.input),
-                static_cast<const T*>(pointers.weight),
-                static_cast<const T*>(Gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
-                shape);
+  launch_in_turn(correlate<T, Gradient, Rows, Columns, Wide>, "depthwise direct",
+                 Grid{static_cast<uint32_t>(blocks)}, static_cast<uint32_t>(plan["threads"]), shared_bytes,
+                 stream, static_cast<const T*>(Gradient ? pointers.output_grad : pointers.input),
+                 static_cast<const T*>(pointers.weight),
+                 static_cast<const T*>(Gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
+                 shape);
 }
 
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>
@@ -146,10 +146,10 @@ void launch_weight_grad(const Plan& plan, const ConvProblem& problem, const Poin
   shape.divide_out_width = divide_by(problem.out_width);
 
   const int64_t blocks = shape.slices * shape.tap_blocks * shape.channel_blocks;
-  launch_kernel(weight_grad<Lanes, T, ChannelsLast, TapRows, TapColumns>, "depthwise direct weight_grad",
-                Grid{static_cast<uint32_t>(blocks)}, kWeightThreads, 0, stream,
-                static_cast<const T*>(pointers.input), static_cast<const T*>(pointers.output_grad),
-                static_cast<T*>(pointers.result), static_cast<Accumulator<T>*>(pointers.workspace), shape);
+  launch_in_turn(weight_grad<Lanes, T, ChannelsLast, TapRows, TapColumns>, "depthwise direct weight_grad",
+                 Grid{static_cast<uint32_t>(blocks)}, kWeightThreads, 0, stream,
+                 static_cast<const T*>(pointers.input), static_cast<const T*>(pointers.output_grad),
+                 static_cast<T*>(pointers.result), static_cast<Accumulator<T>*>(pointers.workspace), shape);
   if (shape.slices > 1) {
     sum_slices<T>(pointers.workspace, pointers.result, shape.slices, problem.out_channels,
                   problem.filter_height * problem.filter_width, false, stream);

@@ -4,6 +4,7 @@
 // all the taps that meet it. Sums are joined in a fixed order; slices are added by a second kernel.
 #pragma once
 #include "methods/depthwise/partial_sum.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise::direct {
@@ -61,6 +62,7 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
   const T* const in_plane = input + (active ? channel / shape.multiplier * shape.in_plane : 0);
   const T* const out_plane = output_grad + (active ? channel * shape.out_plane : 0);
 
+  take_turn();
   A sum[TapRows][TapColumns];
   CONVX_UNROLL
   for (int j = 0; j < TapRows; ++j) {

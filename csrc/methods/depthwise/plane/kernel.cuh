@@ -8,6 +8,7 @@
 #pragma once
 #include "methods/depthwise/plane/geometry.h"
 #include "methods/epilogue.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 #include "platform/stage.h"
 
@@ -78,6 +79,7 @@ plane_kernel(Arguments<T> a) {
       for (int i = lane; i < elements; i += Lanes) reinterpret_cast<T*>(target)[i] = source[i];
     }
   };
+  take_turn();
   CONVX_UNROLL
   for (int step = 0; step < kStages - 1; ++step) issue(step);
 

@@ -1,7 +1,7 @@
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane/kernel.cuh"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::depthwise {
 namespace {
@@ -35,9 +35,9 @@ void start(const Plan& plan, const ConvProblem& problem, const Pointers& pointer
     using Shape = plane::Form<T, kLanes, Filter, Side>;
     Grid grid;
     grid.x = static_cast<uint32_t>((shares + warps - 1) / warps);
-    launch_kernel(plane::plane_kernel<T, kLanes, Filter, Side>, "depthwise plane", grid,
-                  static_cast<uint32_t>(warps * kLanes),
-                  static_cast<uint32_t>(warps * Shape::kStages * Shape::kChunkBytes), stream, a);
+    launch_in_turn(plane::plane_kernel<T, kLanes, Filter, Side>, "depthwise plane", grid,
+                   static_cast<uint32_t>(warps * kLanes),
+                   static_cast<uint32_t>(warps * Shape::kStages * Shape::kChunkBytes), stream, a);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "methods/depthwise/plane_split/geometry.h"
 #include "methods/depthwise/strip/taps.cuh"
 #include "methods/epilogue.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise::plane_split {
@@ -112,6 +113,7 @@ plane_split_kernel(Arguments<T> a) {
                      (source_end % kVector<T> == 0 ||
                       static_cast<int64_t>(planes_left - planes) * source_plane >= kVector<T>);
   const int vectors = whole ? (source_end + kVector<T> - 1) / kVector<T> : 0;
+  take_turn();
   Round<T> round;
   round.load_from(source_run, thread, vectors);
 

@@ -4,7 +4,7 @@
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane_split/kernel.cuh"
 #include "methods/depthwise/strip/with_mapping.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::depthwise::plane_split {
 
@@ -44,9 +44,9 @@ void start(const Plan& plan, const ConvProblem& problem, const Pointers& pointer
   Grid grid;
   grid.x = static_cast<uint32_t>((a.planes + a.planes_of_block - 1) / a.planes_of_block);
   with_lanes(plan["lanes"], [&](auto width) {
-    launch_kernel(plane_split_kernel<decltype(width)::value, T, Filter, M>, "depthwise plane_split", grid,
-                  static_cast<uint32_t>(plan["threads"]),
-                  static_cast<uint32_t>(shared_bytes(geometry, a.planes_of_block, sizeof(T))), stream, a);
+    launch_in_turn(plane_split_kernel<decltype(width)::value, T, Filter, M>, "depthwise plane_split", grid,
+                   static_cast<uint32_t>(plan["threads"]),
+                   static_cast<uint32_t>(shared_bytes(geometry, a.planes_of_block, sizeof(T))), stream, a);
   });
 }
 

@@ -4,6 +4,7 @@
 #include "../packed.cuh"
 #include "../partial_sum.cuh"
 #include "geometry.h"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 #include "platform/stage.h"
 
@@ -62,6 +63,7 @@ plane_weight_kernel(PlaneWeightArguments a) {
       }
     }
   };
+  take_turn();
   CONVX_UNROLL
   for (int step = 0; step < kStages; ++step) issue(step);
 

@@ -22,8 +22,8 @@ void launch_tiling(const Plan& plan, const ConvProblem& problem, const Pointers&
   const Grid grid{static_cast<uint32_t>(arguments.channel_groups * slices)};
   const uint32_t shared = static_cast<uint32_t>(plane_weight_shared_bytes(problem, lanes, threads / lanes));
   with_lanes(lanes, [&](auto width) {
-    launch_kernel(plane_weight_kernel<T, width.value, Filter, Side>, "depthwise plane_weight", grid,
-                  static_cast<uint32_t>(threads), shared, stream, arguments);
+    launch_in_turn(plane_weight_kernel<T, width.value, Filter, Side>, "depthwise plane_weight", grid,
+                   static_cast<uint32_t>(threads), shared, stream, arguments);
   });
   if (slices > 1) {
     sum_slices<T>(pointers.workspace, pointers.result, slices, problem.out_channels, Filter * Filter, false,

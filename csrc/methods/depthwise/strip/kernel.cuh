@@ -4,6 +4,7 @@
 #pragma once
 #include "methods/depthwise/strip/taps.cuh"
 #include "methods/epilogue.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise::strip {
@@ -148,6 +149,7 @@ strip_kernel(Arguments<T> a) {
       }
     }
   };
+  take_turn();
   CONVX_UNROLL
   for (int i = 0; i < kAhead && i < kSourceRows; ++i) load_row(i);
 

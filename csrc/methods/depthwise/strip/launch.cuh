@@ -5,7 +5,7 @@
 #include "methods/depthwise/strip/geometry.h"
 #include "methods/depthwise/strip/kernel.cuh"
 #include "methods/depthwise/strip/with_mapping.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::depthwise::strip {
 
@@ -50,8 +50,8 @@ void start(const Call<T>& call) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
     grid.x = static_cast<uint32_t>(divide_up(geometry.warps(), Shape::kThreads / kLanes));
-    launch_kernel(strip_kernel<kLanes, T, Filter, M, V>, "depthwise strip", grid, Shape::kThreads, 0,
-                  call.stream, a);
+    launch_in_turn(strip_kernel<kLanes, T, Filter, M, V>, "depthwise strip", grid, Shape::kThreads, 0,
+                   call.stream, a);
   });
 }
 

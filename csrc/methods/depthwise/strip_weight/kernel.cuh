@@ -5,6 +5,7 @@
 #include "../packed.cuh"
 #include "../partial_sum.cuh"
 #include "geometry.h"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise {
@@ -88,6 +89,7 @@ strip_weight_kernel(StripWeightArguments a) {
   const int64_t in_plane = static_cast<int64_t>(a.in_height) * a.in_width;
   const int64_t out_plane = static_cast<int64_t>(a.out_height) * a.out_width;
 
+  take_turn();
   float sum[kTaps] = {};
   for (int warp_unit = first_unit + warp * a.segments; warp_unit < end_unit;
        warp_unit += warps * a.segments) {

@@ -20,8 +20,8 @@ void launch_strip_weight_tiling(int64_t lanes, uint32_t threads, const StripWeig
   const Grid grid{static_cast<uint32_t>(arguments.channels) * arguments.slices};
   with_lanes(lanes, [&](auto width) {
     constexpr int kAhead = strip_rows_ahead<T>(Filter, Stride, Columns, Aligned);
-    launch_kernel(strip_weight_kernel<T, width.value, Filter, Stride, Columns, Aligned, kAhead>,
-                  "depthwise strip_weight", grid, threads, 0, stream, arguments);
+    launch_in_turn(strip_weight_kernel<T, width.value, Filter, Stride, Columns, Aligned, kAhead>,
+                   "depthwise strip_weight", grid, threads, 0, stream, arguments);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
 #include "platform/opaque.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::general {
 
@@ -115,6 +116,7 @@ filter_general_kernel(Arguments<T> a) {
     keep_per_lane(result);
     keep_per_lane(filter);
   }
+  take_turn();
   // Offsets of image rows from the first tap's of the first result row.
   const int last = (Rows - 1) * a.stride_h + (a.filter_height - 1) * a.dilation_h;
   CONVX_NO_UNROLL

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/filter2d/general/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::general {
 
@@ -13,8 +13,8 @@ void start(const Arguments<T>& arguments, int64_t lanes, Stream stream) {
     const int64_t groups_per_block = arguments.groups_per_warp * (kThreads / kLanes);
     Grid grid;
     grid.x = static_cast<uint32_t>(divide_up(arguments.units, groups_per_block));
-    launch_kernel(filter_general_kernel<kLanes, T, Columns, Rows>, "filter2d general", grid, kThreads, 0,
-                  stream, arguments);
+    launch_in_turn(filter_general_kernel<kLanes, T, Columns, Rows>, "filter2d general", grid, kThreads, 0,
+                   stream, arguments);
   });
 }
 

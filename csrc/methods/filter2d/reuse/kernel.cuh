@@ -9,6 +9,7 @@
 #include "methods/filter2d/pixel.cuh"
 #include "methods/filter2d/reuse/tiles.h"
 #include "platform/opaque.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::reuse {
 
@@ -155,6 +156,7 @@ filter_reuse_kernel(Arguments<T> a) {
                       first_row - a.top >= 0 && first_row - a.top + a.chunk_rows + Filter - 1 <= a.height;
   const T* pixels = a.images + static_cast<int64_t>(image) * a.height * a.width;
   T* result = a.result + static_cast<int64_t>(image) * a.filters_count * a.out_height * a.out_width;
+  take_turn();
   if (inside) {
     Reader<false, T, Filter> reader{pixels, a.height, a.width, a.border, 0, {}};
     reader.start(first_column + lane);

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/filter2d/reuse/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::reuse {
 
@@ -19,8 +19,8 @@ void start(const Call<T>& call) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
     grid.x = static_cast<uint32_t>(divide_up(call.arguments.units, kThreads / kLanes));
-    launch_kernel(filter_reuse_kernel<kLanes, T, Filter, Columns, Rows>, "filter2d reuse", grid, kThreads, 0,
-                  call.stream, call.arguments);
+    launch_in_turn(filter_reuse_kernel<kLanes, T, Filter, Columns, Rows>, "filter2d reuse", grid, kThreads, 0,
+                   call.stream, call.arguments);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
 #include "methods/filter2d/rotation/tiles.h"
+#include "platform/overlap.h"
 #include "platform/pack.h"
 
 namespace convx::filter2d::rotation {
@@ -127,6 +128,7 @@ filter_rotation_kernel(Arguments<T> a) {
   CONVX_UNROLL
   for (int j = 0; j < kColumns; ++j) reader.edge[j] = border_index<int>(reader.column + j, a.width, a.border);
   const int first_row = result_row - a.top;
+  take_turn();
   Vector<T, kColumns> next = reader.row(first_row);
 
   CONVX_DYNAMIC_SHARED(shared);

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/filter2d/rotation/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::rotation {
 
@@ -13,8 +13,8 @@ void start(const Arguments<T>& arguments, const Geometry& geometry, int64_t shar
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
     grid.x = static_cast<uint32_t>(geometry.blocks);
-    launch_kernel(filter_rotation_kernel<kLanes, T, Aligned>, "filter2d rotation", grid, kThreads,
-                  static_cast<uint32_t>(shared), stream, arguments);
+    launch_in_turn(filter_rotation_kernel<kLanes, T, Aligned>, "filter2d rotation", grid, kThreads,
+                   static_cast<uint32_t>(shared), stream, arguments);
   });
 }
 

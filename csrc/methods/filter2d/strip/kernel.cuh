@@ -7,6 +7,7 @@
 #include "methods/filter2d/strip/taps.cuh"
 #include "methods/filter2d/strip/tiles.h"
 #include "methods/filter2d/strip/words.cuh"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::strip {
 
@@ -99,6 +100,7 @@ filter_strip_kernel(Arguments<T> a) {
       place_of<Lanes, T, kColumns, kRows>(a, block * (kThreads / Lanes) + threadIdx.x / Lanes, lane);
 
   const T* image = a.images + place.image * a.height * a.width;
+  take_turn();
   Words<T, kColumns> rows[kSourceRows] = {};
   const bool inside = place.column >= 0 && place.column + kColumns <= a.width && place.row >= 0 &&
                       place.row + kSourceRows <= a.height;

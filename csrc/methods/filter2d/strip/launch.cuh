@@ -3,7 +3,7 @@
 #include "methods/filter2d/strip/geometry.h"
 #include "methods/filter2d/strip/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::filter2d::strip {
 
@@ -22,8 +22,8 @@ void start(const Call<T>& call) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
     grid.x = call.blocks;
-    launch_kernel(filter_strip_kernel<kLanes, T, Filter, V>, "filter2d strip", grid, Shape::kThreads, 0,
-                  call.stream, call.arguments);
+    launch_in_turn(filter_strip_kernel<kLanes, T, Filter, V>, "filter2d strip", grid, Shape::kThreads, 0,
+                   call.stream, call.arguments);
   });
 }
 

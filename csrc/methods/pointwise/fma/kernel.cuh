@@ -30,8 +30,7 @@ multiply_kernel(const T* filters, const T* source, const T* bias, T* result, Sha
   Block<T, Tile, Kind> block(thread);
   const int chunks = (depth + kDepth<T> - 1) / kDepth<T>;
   const uint32_t without_source = columns_without_source(block, shape.b_map, first_column);
-  allow_next_kernel();
-  wait_for_previous_kernel();
+  take_turn();
   if constexpr (Kind == kNchw) {
     PlaneLoader<T, Tile::kColumns, Tile::kThreads> b(group_source, shape.b_map, first_column, depth,
                                                      shape.b_channel_stride, shape.b_pieces, thread);
@@ -72,6 +71,7 @@ weight_kernel(const T* output_grad, const T* input, Accumulator<T>* partial, Sha
   const int64_t begin = slice * shape.depth, left = shape.a_map.pixels - begin;
   const int chunks =
       static_cast<int>(((left < shape.depth ? left : shape.depth) + kDepth<T> - 1) / kDepth<T>);
+  take_turn();
   if constexpr (Kind == kNchwWeight) {
     PixelLoader<T, Tile::kRows, Tile::kThreads, OwnPixels> a(a_source, shape.a_map, rows,
                                                              shape.a_channel_stride, shape.a_pieces, thread);

@@ -58,11 +58,11 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
   with_tile<sizeof(T), Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     set_tiles<T, Tile>(shape, product, problem);
-    launch_overlapped(plan["overlap"] != 0, multiply_kernel<T, Tile, Kind>, "pointwise fma",
-                      Grid{shape.row_tiles * shape.column_tiles * shape.groups}, Tile::kThreads,
-                      shared_bytes<T, Tile, Kind>(product.depth), stream, filters, source,
-                      static_cast<const T*>(gradient ? nullptr : pointers.bias),
-                      static_cast<T*>(pointers.result), shape);
+    launch_in_turn(multiply_kernel<T, Tile, Kind>, "pointwise fma",
+                   Grid{shape.row_tiles * shape.column_tiles * shape.groups}, Tile::kThreads,
+                   shared_bytes<T, Tile, Kind>(product.depth), stream, filters, source,
+                   static_cast<const T*>(gradient ? nullptr : pointers.bias),
+                   static_cast<T*>(pointers.result), shape);
   });
 }
 
@@ -81,11 +81,11 @@ void launch_weight(const Plan& plan, const ConvProblem& problem, const Pointers&
   with_tile<sizeof(T), Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     set_tiles<T, Tile>(shape, product, problem);
-    launch_kernel(weight_kernel<T, Tile, Kind>, "pointwise fma weight_grad",
-                  Grid{static_cast<uint32_t>(shape.row_tiles * shape.column_tiles * shape.groups * slices)},
-                  Tile::kThreads, shared_bytes<T, Tile, Kind>(shape.depth), stream,
-                  static_cast<const T*>(pointers.output_grad), static_cast<const T*>(pointers.input),
-                  static_cast<Accumulator<T>*>(pointers.workspace), shape);
+    launch_in_turn(weight_kernel<T, Tile, Kind>, "pointwise fma weight_grad",
+                   Grid{static_cast<uint32_t>(shape.row_tiles * shape.column_tiles * shape.groups * slices)},
+                   Tile::kThreads, shared_bytes<T, Tile, Kind>(shape.depth), stream,
+                   static_cast<const T*>(pointers.output_grad), static_cast<const T*>(pointers.input),
+                   static_cast<Accumulator<T>*>(pointers.workspace), shape);
   });
   depthwise::sum_slices<T>(pointers.workspace, pointers.result, slices, problem.weight_elements(), 1, false,
                            stream);

@@ -85,10 +85,7 @@ void append_products(const ConvProblem& problem, const DeviceTraits& device, std
     Plan plan;
     plan.candidate = "fma";
     plan.kernel = kFma;
-    plan.tiling = {{"tile", tile.tile},
-                   {"rows", tile.rows},
-                   {"columns", tile.columns},
-                   {"overlap", device.has_bulk_copy()}};
+    plan.tiling = {{"tile", tile.tile}, {"rows", tile.rows}, {"columns", tile.columns}};
     if (problem.operation == Operation::input_grad) {
       plan.packing = "transposed";
       plan.packed_weight_bytes = problem.weight_elements() * element_size(problem.dtype);

@@ -125,13 +125,6 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
     }
   }
 
-  // Only now may the next kernel be placed: were many to wait, their blocks would crowd some multiprocessors
-  // while others have none.
-  CONVX_DEVICE static void take_turn() {
-    wait_for_previous_kernel();
-    allow_next_kernel();
-  }
-
   // Images that lie in pieces of 16 bytes: a few large copies bring a stage, and no thread waits to issue
   // copies while it could multiply.
   CONVX_DEVICE void run_planes() {

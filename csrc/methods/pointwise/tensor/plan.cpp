@@ -104,8 +104,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
                      {"columns", size.columns},
                      {"rounds", schedule.rounds},
                      {"filters_stay", schedule.filters_stay},
-                     {"lanes", device.lanes},
-                     {"overlap", device.has_bulk_copy()}};
+                     {"lanes", device.lanes}};
       plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + kOrders[How] +
                      (Kind == tensor::kSplit ? ", split" : "");
       plan.packed_weight_bytes =
