@@ -180,9 +180,9 @@ def test_host_suite_on_a_gpu(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*/host.json")
     records = list(load(path).records.values())
     assert [set(record["peers_us"]) for record in records] == [
-        {"torch", "operator", "graph_replay"},
-        {"torch", "operator", "graph_replay"},
-        {"torch", "operator"},
+        {"torch", "operator", "torch_cpu", "graph_replay"},
+        {"torch", "operator", "torch_cpu", "graph_replay"},
+        {"torch", "operator", "torch_cpu"},
     ]
 
 
