@@ -5,6 +5,7 @@
 #pragma once
 #include "methods/depthwise/channels/lane.cuh"
 #include "methods/epilogue.cuh"
+#include "platform/overlap.h"
 #include "platform/platform.h"
 
 namespace convx::depthwise::channels {
@@ -52,14 +53,17 @@ struct ChannelsShape {
   bool turn_filter;
   Activation activation;
   FastDivide divide_vectors, divide_row_tiles,
-      divide_blocks;  // by channels / Channels, by row_tiles, by blocks
+      divide_blocks;        // by channels / Channels, by row_tiles, by blocks
+  FastDivide filter_words;  // of all channels
 };
 
-// Resident filters live in registers, others in shared memory, where each thread reads only its own column.
+// Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
+// words of its own: an odd number, so that a tap's lie in different banks. Staged ones come to registers or
+// shared memory side by side.
 // Depth is the number of source rows in flight. Without AnyActivation, there are none, relu and relu6: the
 // code of the others costs registers.
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
-          bool Resident, int Blocks, bool AnyActivation>
+          bool Resident, bool Staged, int Blocks, bool AnyActivation>
 CONVX_KERNEL(kThreads, CONVX_TIGHT_BLOCKS(Blocks))
 channels_last(const T* source, const T* weight, const T* bias, T* result, ChannelsShape shape) {
   using Axis = TileAxis<Filter, Stride, Transposed>;
@@ -70,12 +74,15 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   constexpr int kRing = Depth < kSourceRows ? Depth + 1 : kSourceRows;
   // The next unit's first rows can be fetched during the last ones of this, for they meet the same slots.
   constexpr bool kAcross = Depth < kSourceRows && kSourceRows % kRing == 0;
-  CONVX_SHARED(uint32_t, shared_filter, [Resident ? 1 : kTaps * kThreads]);
+  CONVX_SHARED(uint32_t, shared_filters, [Resident && !Staged ? 1 : kTaps * kThreads]);
+  uint32_t* const own_filter = shared_filters + threadIdx.x * kTaps;
 
   const uint32_t slice = shape.divide_blocks.quotient(blockIdx.x);
-  const uint32_t unit_thread = (blockIdx.x - slice * shape.blocks) * kThreads + threadIdx.x;
+  const uint32_t first_thread = (blockIdx.x - slice * shape.blocks) * kThreads;
+  const uint32_t unit_thread = first_thread + threadIdx.x;
   const int column_tile = shape.divide_vectors.quotient(unit_thread);
-  if (column_tile >= shape.column_tiles) return;
+  const bool active = column_tile < shape.column_tiles;
+  if (!Staged && !active) return;  // else they help to stage filters
   const int channel = static_cast<int>(unit_thread - column_tile * shape.divide_vectors.divisor) * Channels;
 
   // In the transposed form a tile begins where result + padding is a multiple of the stride.
@@ -85,7 +92,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   uint32_t source_inside = 0, result_inside = 0;  // a bit per column
   CONVX_UNROLL
   for (int j = 0; j < kSourceColumns; ++j) {
-    if (source_x + j >= 0 && source_x + j < shape.source_width) source_inside |= 1u << j;
+    if ((!Staged || active) && source_x + j >= 0 && source_x + j < shape.source_width)
+      source_inside |= 1u << j;
   }
   CONVX_UNROLL
   for (int t = 0; t < Columns; ++t) {
@@ -136,6 +144,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   uint32_t number = slice * shape.slice_units + (slice < shape.longer_slices ? slice : shape.longer_slices);
   const uint32_t end = number + shape.slice_units + (slice < shape.longer_slices ? 1 : 0);
   Unit unit = locate(number);
+  take_turn();
   unrolled_steps<kAhead>([&](auto source_row) {
     const int i = source_row;
     fetch(unit, i, rows[i]);
@@ -145,7 +154,15 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   float filter[Resident ? kTaps : 1][Channels];
   {
     LaneFilter<T, kTaps, Channels> taps;
-    taps.read(weight + channel * kTaps);
+    if constexpr (Staged) {
+      stage_filters<T, kTaps, Channels, kThreads>(
+          shared_filters, weight, shape.divide_vectors.remainder(first_thread), shape.filter_words);
+      block_barrier();
+      if (!active) return;
+      taps.take(own_filter);
+    } else {
+      taps.read(weight + channel * kTaps);
+    }
     CONVX_UNROLL
     for (int tap = 0; tap < kTaps; ++tap) {
       if constexpr (Resident) {
@@ -156,8 +173,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
           filter[tap][v] = shape.turn_filter ? float(turned) : float(forward);
         }
       } else {
-        const int place = shape.turn_filter ? kTaps - 1 - tap : tap;
-        shared_filter[place * kThreads + threadIdx.x] = taps.packed(tap);
+        own_filter[shape.turn_filter ? kTaps - 1 - tap : tap] = taps.packed(tap);
       }
     }
   }
@@ -222,7 +238,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
           if (Axis::meets(i, o)) {
             CONVX_UNROLL
             for (int tap = 0; tap < Filter; ++tap) {
-              const uint32_t word = shared_filter[(Axis::tap(i, o) * Filter + tap) * kThreads + threadIdx.x];
+              const uint32_t word = own_filter[Axis::tap(i, o) * Filter + tap];
               CONVX_UNROLL
               for (int v = 0; v < Channels; ++v) {
                 const float factor = unpack<T>(word, v);

@@ -2,6 +2,7 @@
 // were loaded in. Splitting 16-bit pairs at the load would wait for the load.
 #pragma once
 #include "methods/depthwise/packed.cuh"
+#include "platform/fast_divide.h"
 #include "platform/pack.h"
 #include "platform/platform.h"
 
@@ -39,19 +40,37 @@ CONVX_DEVICE void write_lane(void* pixel, const float* values) {
   }
 }
 
-// The filters of a lane's channels, [channel][tap] in memory: those of a pair are read as whole words.
+// Copies the filters of a block's lanes, Taps words each, to shared memory: neighbours read neighbouring
+// words, where lanes that read their own would touch a cache line each at every tap. Lane 0 has first_vector,
+// and after the last vector comes the first one.
+template <class T, int Taps, int Channels, int Threads>
+CONVX_DEVICE void stage_filters(uint32_t* shared, const T* weight, uint32_t first_vector,
+                                const FastDivide& filter_words) {
+  CONVX_UNROLL
+  for (int k = 0; k < Taps; ++k) {
+    const uint32_t i = k * Threads + threadIdx.x;
+    Lane<T, Channels> lane;
+    lane.read(weight + static_cast<int64_t>(filter_words.remainder(first_vector * Taps + i)) * Channels);
+    shared[i] = lane.word;
+  }
+}
+
+// The filters of a lane's channels, [channel][tap]: those of a pair are whole words.
 template <class T, int Taps, int Channels>
 struct LaneFilter {
-  static constexpr int kWords = Lane<T, Channels>::kWord ? Taps : Taps * Channels;
-  uint32_t word[kWords];
+  uint32_t word[Taps];
 
   CONVX_DEVICE void read(const T* weight) {
     CONVX_UNROLL
-    for (int i = 0; i < kWords; ++i) {
+    for (int i = 0; i < Taps; ++i) {
       Lane<T, Channels> lane;
       lane.read(weight + i * Channels);
       word[i] = lane.word;
     }
+  }
+  CONVX_DEVICE void take(const uint32_t* staged) {
+    CONVX_UNROLL
+    for (int i = 0; i < Taps; ++i) word[i] = staged[i];
   }
   CONVX_DEVICE float get(int channel, int tap) const {
     const int element = channel * Taps + tap;

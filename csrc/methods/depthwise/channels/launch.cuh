@@ -4,7 +4,7 @@
 #include "methods/depthwise/channels/tiles.h"
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace convx::depthwise::channels {
 
@@ -37,15 +37,16 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
     shape.blocks = static_cast<uint32_t>((vectors * shape.column_tiles + kThreads - 1) / kThreads);
     shape.activation = gradient ? Activation::none : problem.activation;
     shape.divide_vectors = FastDivide(static_cast<uint32_t>(vectors));
+    shape.filter_words = FastDivide(static_cast<uint32_t>(vectors * Filter * Filter));
     shape.divide_blocks = FastDivide(shape.blocks);
     shape.divide_row_tiles = FastDivide(static_cast<uint32_t>(shape.row_tiles));
-    launch_kernel(channels_last<T, Filter, Stride, Transposed, Channels, kTile.columns, kTile.rows,
-                                kTile.depth, kTile.resident, kTile.blocks, Size == kSmall>,
-                  "depthwise channels", Grid{shape.blocks * slices}, kThreads, 0, stream,
-                  static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
-                  static_cast<const T*>(pointers.weight),
-                  static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
-                  shape);
+    launch_in_turn(
+        channels_last<T, Filter, Stride, Transposed, Channels, kTile.columns, kTile.rows, kTile.depth,
+                      kTile.resident, is_staged(Filter, Size), kTile.blocks, Size == kSmall>,
+        "depthwise channels", Grid{shape.blocks * slices}, kThreads, 0, stream,
+        static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+        static_cast<const T*>(pointers.weight), static_cast<const T*>(gradient ? nullptr : pointers.bias),
+        static_cast<T*>(pointers.result), shape);
   }
 }
 

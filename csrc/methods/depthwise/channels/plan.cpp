@@ -108,6 +108,8 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     const double cache_bytes = lanes * element_bytes * static_cast<double>(work.sources + work.results);
     const double memory = std::max(problem.bytes() / 0.8, cache_bytes / 1.5) / (device.bandwidth_GBps * 1e3);
 
+    const bool staged = channels::is_staged(static_cast<int>(filter), size);
+    const double tap_cycles = staged ? 25 : 4 * static_cast<double>(lane_channels);
     // Slices that give one, two or four waves of blocks: more even out their ends, fewer load filters seldom.
     int64_t slices = 1;
     double latency = 0;
@@ -116,10 +118,10 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
       const int64_t total = blocks * some;
       // Warps of a scheduler: a block is one each.
       const int64_t beside = std::min<int64_t>(tile.blocks, divide_up(total, multiprocessors));
-      const double alone = work.rounds * 0.7 + work.instructions * 2 / kCyclesPerMicrosecond;
+      const double alone = work.rounds * 0.7 + work.instructions * (staged ? 1.5 : 2) / kCyclesPerMicrosecond;
       const double together = static_cast<double>(beside) * work.instructions / kCyclesPerMicrosecond;
       const double prologue =
-          0.5 + static_cast<double>(beside * filter * filter * lane_channels) * 4 / kCyclesPerMicrosecond;
+          0.5 + static_cast<double>(beside * filter * filter) * tap_cycles / kCyclesPerMicrosecond;
       const double us = static_cast<double>(divide_up(total, resident_blocks)) *
                         (prologue + static_cast<double>(divide_up(units, some)) * std::max(alone, together)) *
                         (1 + 0.15 / static_cast<double>(waves));  // uneven ends
