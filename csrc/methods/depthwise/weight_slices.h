@@ -12,7 +12,7 @@
 namespace convx::depthwise {
 
 constexpr double kLaunchUs = 2.0;     // one kernel's own cost
-constexpr double kSumSlicesUs = 1.5;  // the second kernel, behind the first
+constexpr double kSumSlicesUs = 1.0;  // the second kernel, overlapping the end of the first
 
 inline int64_t divide_up(int64_t value, int64_t divisor) {
   return (value + divisor - 1) / divisor;
@@ -26,7 +26,6 @@ struct SliceWork {
   double round_us;    // latency of a step
   double stream_us;   // time of the traffic and arithmetic at the kernel's best efficiency
   double partial_us;  // time to write and read one slice's sums
-  int64_t partials;   // copies of the sums that one slice leaves
 };
 
 struct Slices {
@@ -42,9 +41,8 @@ inline double sliced_us(const SliceWork& work, int64_t slices) {
   const double tail = work.most_waves > 1 ? 0.2 / std::max(waves, 1.0) : 0.03;
   const double streaming = work.stream_us * (1 + tail) / std::min(1.0, 1.5 * waves);
   const double walking = rounds * work.round_us * std::ceil(waves);
-  const int64_t partials = slices * work.partials;
   // The second kernel has 128 loads of an output's sums in flight.
-  const double summing = partials > 1 ? kSumSlicesUs + work.partial_us * slices + 0.6 * (partials / 128) : 0;
+  const double summing = slices > 1 ? kSumSlicesUs + work.partial_us * slices + 0.6 * (slices / 128) : 0;
   return kLaunchUs + std::max(streaming, walking) + summing;
 }
 

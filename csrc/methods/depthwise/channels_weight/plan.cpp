@@ -1,6 +1,7 @@
 // Planning of channels_weight: how threads share out channels, columns, rows and images.
 #include "../family.h"
 #include "../weight_slices.h"
+#include "cost.h"
 #include "geometry.h"
 #include "tiles.h"
 
@@ -50,14 +51,6 @@ int64_t choose_across(int64_t count, int64_t vector_bytes, int64_t lanes) {
   return best;
 }
 
-// Fraction of the floor on an H200 where every lane has work.
-double efficiency(const ConvProblem& problem) {
-  const bool half = element_size(problem.dtype) == 2;
-  if (problem.filter_height == 3) return half ? 0.75 : 0.85;
-  if (problem.filter_height == 5) return half ? 0.5 : 0.7;
-  return half ? 0.3 : 0.4;
-}
-
 // A tile that channels_weight is compiled for, with a name where it competes with another.
 struct Tile {
   const char* candidate;
@@ -80,12 +73,9 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
   const int64_t filter = problem.filter_height, stride = problem.stride_h;
   const int64_t element = element_size(problem.dtype), taps = filter * filter;
   const int64_t tiles = divide_up(problem.out_width, tile.columns);
-  const double utilisation =
-      lane_utilisation(problem.in_channels / tile.channels * (tiles_across ? tiles : 1), across, most,
-                       tile.channels * element, device.lanes);
-  const double used_columns = static_cast<double>(problem.out_width) / (tiles * tile.columns);
-  const double stream =
-      stream_us(problem, device, efficiency(problem) * utilisation * (0.5 + 0.5 * used_columns));
+  const double lanes_used = lane_utilisation(problem.in_channels / tile.channels * (tiles_across ? tiles : 1),
+                                             across, most, tile.channels * element, device.lanes);
+  const double floor_us = stream_us(problem, device, 1), rate = channels_weight_rate(problem);
   // A step's instructions of a warp: sums, loads with their addresses and masks.
   const double instructions = 1.2 * taps * tile.columns * tile.channels +
                               6.0 * (stride * ((tile.columns - 1) * stride + filter) + tile.columns);
@@ -101,8 +91,7 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
     const int64_t most_shares = std::min(most / across, units);
     const double partial_us =
         geometry.across_tiles * problem.weight_elements() * 8.0 / (device.bandwidth_GBps * 1e3);
-    // Each chunk reads the output rows before it again.
-    const double halo = pieces == 1 ? 1 : 1 + 0.5 * (divide_up(filter, stride) - 1) / rows;
+    const double halo = pieces == 1 ? 0 : static_cast<double>(divide_up(filter, stride) - 1) / rows;
     for (int64_t shares = 1; shares <= most_shares;
          shares = shares < most_shares ? std::min(2 * shares, most_shares) : shares + 1) {
       const int64_t threads = divide_up(shares * across, device.lanes) * device.lanes;
@@ -110,12 +99,11 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
           std::max(device.multiprocessors, 1) *
           std::max<int64_t>(
               1, channels_weight_resident(element, filter, stride, tile.channels, tile.columns) / threads);
-      // One row's loads are in flight at a time; four schedulers share the warps of a block.
-      const double issue_us = std::max(1.0, threads / (4.0 * device.lanes)) * instructions / 1700;
-      const double round_us = 0.6 + rows * std::max(0.4 * stride, issue_us);
-      const SliceWork work{geometry.blocks, divide_up(units, shares), resident, 2, round_us, stream * halo,
-                           partial_us,      geometry.across_tiles};
-      const double adding_us = shares > 1 ? 0.2 * tile.channels + 0.01 * shares : 0;
+      // Four schedulers share the warps of a block.
+      const double together = std::max(1.0, threads / (4.0 * device.lanes));
+      const ChannelsWeightWork work{floor_us, lanes_used, together * instructions, halo,   partial_us,
+                                    rows,     stride,     tile.channels,           shares, geometry.blocks,
+                                    resident, units,      geometry.across_tiles};
       const auto plan_of = [&](const char* candidate, int64_t slices, double predicted_us) {
         Plan plan;
         plan.candidate = candidate;
@@ -126,16 +114,14 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
                        {"shares", shares},        {"slices", slices}};
         const int64_t partials = geometry.partials(slices);
         plan.workspace_bytes = partials == 1 ? 0 : partials * problem.weight_elements() * 4;
-        plan.predicted_us = predicted_us + adding_us;
+        plan.predicted_us = predicted_us;
         return plan;
       };
       if (geometry.across_tiles == 1) {
-        keep_better(best.once, plan_of("channels_weight_once", 1, sliced_us(work, 1)));
+        keep_better(best.once, plan_of("channels_weight_once", 1, channels_weight_us(work, rate, 1)));
       }
-      const Slices slices = choose_slices(work);
-      if (geometry.partials(slices.count) > 1) {
-        keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.predicted_us));
-      }
+      const ChannelsWeightSlices slices = best_slices(work, rate);
+      if (slices.us > 0) keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.us));
     }
   }
 }

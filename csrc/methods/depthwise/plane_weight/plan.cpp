@@ -53,7 +53,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
                                     device.registers_per_multiprocessor / (128 * warps * lanes));
     const int64_t resident = std::max(device.multiprocessors, 1) * std::max<int64_t>(1, blocks);
     const Slices slices =
-        choose_slices({groups, divide_up(problem.batch, warps), resident, 1, 1.2, stream, slice_us, 1});
+        choose_slices({groups, divide_up(problem.batch, warps), resident, 1, 1.2, stream, slice_us});
     if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
     best.candidate = "plane_weight";
     best.kernel = kPlaneWeight;

@@ -52,7 +52,7 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
         std::max<int64_t>(1, device.registers_per_multiprocessor / (registers * warps * device.lanes));
     const Slices slices =
         choose_slices({problem.out_channels, divide_up(chunks, warps), resident, 8, aligned ? 1.0 : 4.0,
-                       warps * device.lanes > 128 ? 1.05 * stream : stream, slice_us, 1});
+                       warps * device.lanes > 128 ? 1.05 * stream : stream, slice_us});
     if (!best.tiling.empty() && slices.predicted_us >= best.predicted_us) continue;
     best.candidate = "strip_weight";
     best.kernel = kStripWeight;
