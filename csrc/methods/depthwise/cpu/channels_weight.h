@@ -30,41 +30,59 @@ struct ChannelWeightRows {
   // Joining the total costs some percent: 3x3, which memory bounds, can hide little of it.
   int64_t rows_per_sum = rows_summed_apart(job.target_width, Filter == 3 ? 112 : 32);
 
-  // Strip of Width output pixels from (row, column): sums of Rows filter rows from first_row on.
-  template <int Rows, int Width, bool Inside>
+  // To the next pixel. A compiler that sees through this computes the distances of all pixels of a strip
+  // beforehand, and runs out of registers for them.
+  CONVX_INLINE void step(const T*& pixel) const {
+    pixel += job.channels;
+    asm("" : "+r"(pixel));
+  }
+
+  // Where it can spill to vector registers, the compiler's distances are better here: pixels that come from
+  // memory arrive up to a tenth sooner.
+  template <int Count>
+  CONVX_INLINE void prefetch_pixels(const T* pixel) const {
+    CONVX_UNROLLED
+    for (int i = 0; i < Count; ++i) {
+      __builtin_prefetch(kWide ? pixel + i * job.channels : pixel, 0, 2);
+      if (!kWide) step(pixel);
+    }
+  }
+
+  // What the strip adds to the pixels read before it, a piece ahead.
+  template <int Width>
+  CONVX_INLINE void prefetch(const ChannelWeightPiece<T>& piece, const T* grad, int64_t row,
+                             int64_t first) const {
+    const int64_t last_rows = row * Stride - job.pad_top + Filter - Stride;
+    const T* source = piece.input + piece.input_ahead + (last_rows * job.source_width + first) * job.channels;
+    prefetch_pixels<Width>(grad + piece.grad_ahead);
+    CONVX_UNROLLED
+    for (int i = 0; i < Stride; ++i) {
+      prefetch_pixels<Width * Stride>(source + i * job.source_width * job.channels);
+    }
+  }
+
+  // Strip of Width output pixels from (row, column): sums of Rows filter rows from first_row on. The first
+  // Before and the last After of its input columns may lie outside.
+  template <int Rows, int Width, int Before, int After>
   CONVX_INLINE void strip(const ChannelWeightPiece<T>& piece, int first_row, int64_t row, int64_t column,
                           V (&sum)[Rows][Filter]) const {
     constexpr int kSources = (Width - 1) * Stride + Filter;
     const T* grad = piece.grad + (row * job.target_width + column) * job.channels;
+    const int64_t first = column * Stride - job.pad_left;
+    if (piece.grad_ahead != 0 && first_row == 0) prefetch<Width>(piece, grad, row, first);
     V dy[Width];
     CONVX_UNROLLED
-    for (int w = 0; w < Width; ++w) dy[w] = load<L>(grad + w * job.channels);
-    const int64_t first = column * Stride - job.pad_left;
-    if (piece.grad_ahead != 0 && first_row == 0) {
-      const int64_t last_rows = row * Stride - job.pad_top + Filter - Stride;  // what this output row adds
-      const T* source =
-          piece.input + piece.input_ahead + (last_rows * job.source_width + first) * job.channels;
-      CONVX_UNROLLED
-      for (int w = 0; w < Width; ++w) {
-        __builtin_prefetch(grad + piece.grad_ahead + w * job.channels, 0, 2);
-      }
-      CONVX_UNROLLED
-      for (int i = 0; i < Stride; ++i) {
-        CONVX_UNROLLED
-        for (int j = 0; j < Width * Stride; ++j) {
-          __builtin_prefetch(source + (i * job.source_width + j) * job.channels, 0, 2);
-        }
-      }
-    }
+    for (int w = 0; w < Width; ++w, step(grad)) dy[w] = load<L>(grad);
     CONVX_UNROLLED
     for (int f = 0; f < Rows; ++f) {
       const int64_t source_row = row * Stride - job.pad_top + first_row + f;
       if (source_row < 0 || source_row >= job.source_height) continue;
       const T* source = piece.input + (source_row * job.source_width + first) * job.channels;
       CONVX_UNROLLED
-      for (int j = 0; j < kSources; ++j) {
-        if (!Inside && (first + j < 0 || first + j >= job.source_width)) continue;
-        V x = load<L>(source + j * job.channels);
+      for (int j = 0; j < kSources; ++j, step(source)) {
+        if (j < Before && first + j < 0) continue;
+        if (j >= kSources - After && first + j >= job.source_width) continue;
+        V x = load<L>(source);
         keep(x);
         CONVX_UNROLLED
         for (int w = 0; w < Width; ++w) {
@@ -76,6 +94,28 @@ struct ChannelWeightRows {
     }
   }
 
+  // As many strips as fit into the row, from a column on; the column after them. Those at the image's sides
+  // compare only the columns that may lie outside: in narrow images they are half of all.
+  template <int Rows, int Width>
+  CONVX_INLINE int64_t strips(const ChannelWeightPiece<T>& piece, int first_row, int64_t row, int64_t column,
+                              V (&sum)[Rows][Filter]) const {
+    constexpr int kSources = (Width - 1) * Stride + Filter, kSide = Filter - 1;
+    for (; column + Width <= job.target_width; column += Width) {
+      const int64_t first = column * Stride - job.pad_left;
+      const int64_t after = job.source_width - (first + kSources);  // columns beyond the strip's own
+      if (first >= 0 && after >= 0) {
+        strip<Rows, Width, 0, 0>(piece, first_row, row, column, sum);
+      } else if (Width > 1 && first >= -kSide && after >= 0) {
+        strip<Rows, Width, kSide, 0>(piece, first_row, row, column, sum);
+      } else if (Width > 1 && first >= 0 && after >= -kSide) {
+        strip<Rows, Width, 0, kSide>(piece, first_row, row, column, sum);
+      } else {
+        strip<Rows, Width, kSources, kSources>(piece, first_row, row, column, sum);
+      }
+    }
+    return column;
+  }
+
   template <int Rows>
   __attribute__((noinline)) void filter_rows(const ChannelWeightPiece<T>& piece, int first_row,
                                              A* partial) const {
@@ -83,17 +123,8 @@ struct ChannelWeightRows {
       const int64_t end = minimum(begin + rows_per_sum, piece.row_end);
       V sum[Rows][Filter] = {};
       for (int64_t row = begin; row < end; ++row) {
-        int64_t column = 0;
-        for (; column + kStrip <= job.target_width; column += kStrip) {
-          const int64_t first = column * Stride - job.pad_left;
-          const int64_t last = (column + kStrip - 1) * Stride - job.pad_left + Filter - 1;
-          if (first >= 0 && last < job.source_width) {
-            strip<Rows, kStrip, true>(piece, first_row, row, column, sum);
-          } else {
-            strip<Rows, kStrip, false>(piece, first_row, row, column, sum);
-          }
-        }
-        for (; column < job.target_width; ++column) strip<Rows, 1, false>(piece, first_row, row, column, sum);
+        const int64_t column = strips<Rows, kStrip>(piece, first_row, row, 0, sum);
+        strips<Rows, 1>(piece, first_row, row, column, sum);
       }
       CONVX_UNROLLED
       for (int f = 0; f < Rows; ++f) {
@@ -164,9 +195,9 @@ struct ChannelWeight {
   const Job& job;
   int64_t taps = job.filter_height * job.filter_width;
   int64_t blocks = ceil_divide(job.channels, L);
-  // One chunk a thread, unless the rows are shared out instead; its sums stay in a second-level cache.
+  // One task a thread, of those that the slices leave; a chunk's sums stay in a second-level cache.
   int64_t chunks =
-      minimum(blocks, maximum(job.slices > 1 ? 1 : job.threads,
+      minimum(blocks, maximum(job.threads / job.slices,
                               ceil_divide(blocks * taps * L * static_cast<int64_t>(sizeof(A)), 131072)));
   // Some hundred pixels keep their sums in registers; pieces alike, since each prefetches the next one.
   int64_t pieces = ceil_divide(job.target_height, rows_summed_apart(job.target_width, 112));
