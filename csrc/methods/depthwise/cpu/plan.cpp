@@ -50,17 +50,30 @@ bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits
   return false;
 }
 
-// Parts of the batch's rows that are summed apart: where channels alone would load the threads unevenly. The
-// result depends on it, so it is part of the plan: the same plan gives the same bits.
-int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& device,
+// Bytes of each pixel that a thread should have to itself where threads share pixels. With less, cores fetch
+// lines that belong to others; a power of two leaves each a part of its cache's sets (two threads with half
+// of 512 bytes each take twice the time, with half of 768 bytes as long as with whole pixels).
+constexpr int64_t kPixelBytesPerThread = 384;
+
+// Parts of the batch's rows that are summed apart: where channels alone would load the threads unevenly, or
+// give them slivers of pixels. The result depends on it, so it is part of the plan: the same plan gives the
+// same bits.
+int64_t weight_grad_slices(const ConvProblem& problem, const DeviceTraits& device, Algorithm algorithm,
                            bool lanes_along_channels) {
   const int64_t threads = std::max(device.threads, 1);
   if (problem.operation != Operation::weight_grad || threads == 1) return 1;
   const int64_t lanes = lanes_along_channels ? vector_lanes(device.isa, problem.dtype) : 1;
   const int64_t parts = (problem.in_channels + lanes - 1) / lanes;
-  const int64_t rounds = (parts + threads - 1) / threads;
-  if (10 * parts >= 9 * rounds * threads) return 1;
-  return std::max<int64_t>(1, std::min(threads, problem.batch * problem.out_height));
+  const bool share_pixels = lanes_along_channels && algorithm != Algorithm::blocked;
+  const int64_t pixel_bytes = problem.in_channels * element_size(problem.dtype);
+  // Shares of the channels, each with as many threads as there are slices.
+  int64_t shares = share_pixels ? std::min(threads, pixel_bytes / kPixelBytesPerThread) : threads;
+  for (; shares > 1; --shares) {
+    const int64_t rounds = (parts + shares - 1) / shares;
+    if (threads % shares == 0 && 10 * parts >= 9 * rounds * shares) break;
+  }
+  const int64_t slices = threads / std::max<int64_t>(shares, 1);
+  return std::max<int64_t>(1, std::min(slices, problem.batch * problem.out_height));
 }
 
 // Shares of the memory and arithmetic rates that the kernels reach, measured on two cores with AVX-512.
@@ -109,7 +122,7 @@ void append_candidate(const char* name, Algorithm algorithm, const ConvProblem& 
   plan.kernel = kCpu;
   const bool lanes_along_channels = algorithm == Algorithm::blocked ||
                                     (problem.layout == Layout::nhwc && lanes_fit_channels(problem, device));
-  const int64_t slices = weight_grad_slices(problem, device, lanes_along_channels);
+  const int64_t slices = weight_grad_slices(problem, device, algorithm, lanes_along_channels);
   plan.tiling = {{"algorithm", static_cast<int64_t>(algorithm)},
                  {"vector_lanes", vector_lanes(device.isa, problem.dtype)},
                  {"lanes_along_channels", lanes_along_channels ? 1 : 0},
