@@ -12,6 +12,8 @@ namespace convx {
 CONVX_DEVICE void take_turn() {
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#elif defined(CONVX_SIMT)
+  simt::take_turn();
 #endif
 }
 
@@ -37,6 +39,9 @@ void launch_in_turn(void (*kernel)(Parameters...), const char* name, Grid grid, 
   }
 #endif
   launch_kernel(kernel, name, grid, threads, shared_bytes, stream, arguments...);
+#if defined(CONVX_SIMT)
+  simt::require_turn(name);
+#endif
 }
 
 }  // namespace convx

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "platform/launch.h"
+#include "platform/overlap.h"
 
 namespace {
 
@@ -167,6 +167,7 @@ using Kernel = void (*)(float*);
 struct Planted {
   Kernel kernel32, kernel64;
   uint32_t blocks = 1, threads = kThreads, shared_bytes = 0;
+  bool in_turn = false;
 };
 
 const std::map<std::string, Planted>& table() {
@@ -194,6 +195,7 @@ const std::map<std::string, Planted>& table() {
       {"too_many_arrays", {too_many_arrays, too_many_arrays}},
       {"too_much_dynamic", {correct<32>, correct<64>, 1, kThreads, 100000}},
       {"no_dynamic", {correct<32>, correct<64>}},
+      {"no_turn", {correct<32>, correct<64>, 1, kThreads, kThreads * sizeof(float), true}},
       {"partial_warp", {correct<32>, correct<64>, 1, kThreads - 16, kThreads * sizeof(float)}},
   };
   return bugs;
@@ -218,8 +220,13 @@ int main(int count, char** arguments) {
   std::vector<float> result(kThreads, 0.f);
   simt::watch_result(result.data(), kThreads * sizeof(float));
   try {
-    launch_kernel(simt::options().lanes == 32 ? bug.kernel32 : bug.kernel64, arguments[1], Grid{bug.blocks},
-                  bug.threads, bug.shared_bytes, nullptr, result.data());
+    const Kernel kernel = simt::options().lanes == 32 ? bug.kernel32 : bug.kernel64;
+    const Grid grid{bug.blocks};
+    if (bug.in_turn) {
+      launch_in_turn(kernel, arguments[1], grid, bug.threads, bug.shared_bytes, Stream(), result.data());
+    } else {
+      launch_kernel(kernel, arguments[1], grid, bug.threads, bug.shared_bytes, Stream(), result.data());
+    }
   } catch (const simt::Error& error) {
     std::printf("FOUND %s\n", error.what());
     return 3;

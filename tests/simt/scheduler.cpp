@@ -52,6 +52,7 @@ struct Machine {
   int current = 0;
   SharedMemory shared;
   std::string error;
+  bool turn_taken = false;  // by a thread of the launch
   uint64_t random = 1;
 };
 
@@ -230,6 +231,7 @@ void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_byt
   m.kernel = name;
   m.body = &body;
   m.error.clear();
+  m.turn_taken = false;
   m.random = m.options.seed * 0x9e3779b97f4a7c15u | 1;
   blockIdx = Extent{0, 0, 0};
   check_launch(grid, threads, shared_bytes);
@@ -258,6 +260,16 @@ void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_byt
 
 void watch_result(const void* memory, size_t bytes) {
   race::watch_result(memory, bytes);
+}
+
+void take_turn() {
+  machine().turn_taken = true;
+}
+
+void require_turn(const char* name) {
+  if (!machine().turn_taken) {
+    throw Error(std::string(name) + ": launched in turn, but the kernel does not call take_turn()");
+  }
 }
 
 void block_barrier(const char* file, int line) {

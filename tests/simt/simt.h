@@ -7,6 +7,7 @@
 //   calls;
 //   - a shuffle whose source lies outside the warp, warp code built for another width than the device's;
 //   - more shared memory, threads or blocks than the device has;
+//   - a kernel launched to overlap the one before it that never waits for that;
 //   - in address-sanitized builds, accesses to the same address by two threads, one of them a write, with no
 //     barrier between (race.cpp).
 // Shared memory holds 0xFF (NaN, -1) until it is written, and has red zones that the address sanitizer knows.
@@ -53,6 +54,9 @@ void watch_result(const void* memory, size_t bytes);
 void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_bytes,
             const std::function<void()>& body);
 
+// Raises an error unless the kernel launched last has called take_turn().
+void require_turn(const char* name);
+
 // The rest is called by kernels. Default arguments record the call site, so that threads which meet at
 // different barriers are told apart.
 #define SIMT_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -72,6 +76,9 @@ int lane();
 }  // namespace detail
 
 void block_barrier(SIMT_SITE);
+
+// Where a GPU would wait for the kernel before: here each is complete when the next begins.
+void take_turn();
 
 template <int Lanes>
 void warp_barrier(SIMT_SITE) {
