@@ -12,24 +12,37 @@
 namespace convx {
 namespace {
 
+struct Gpu {
+  DeviceTraits traits;
+  bool overlaps;
+};
+
+// Asked once for each device.
+const Gpu& gpu(int32_t device_index) {
+  thread_local std::pair<int32_t, const Gpu*> latest = {-1, nullptr};
+  if (latest.first == device_index) return *latest.second;
+  static std::mutex mutex;
+  static std::map<int32_t, Gpu> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto found = known.find(device_index);
+  if (found == known.end()) {
+    found =
+        known.emplace(device_index, Gpu{query_device(device_index), kernels_take_turns(device_index)}).first;
+  }
+  latest = {device_index, &found->second};
+  return found->second;
+}
+
 Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
-  return {stream, device_traits(device_index).overlaps_kernels()};
+  return {stream, gpu(device_index).overlaps};
 }
 
 }  // namespace
 
 const DeviceTraits& device_traits(int32_t device_index) {
-  thread_local std::pair<int32_t, const DeviceTraits*> latest = {-1, nullptr};
-  if (latest.first == device_index) return *latest.second;
-  static std::mutex mutex;
-  static std::map<int32_t, DeviceTraits> known;
-  const std::lock_guard<std::mutex> lock(mutex);
-  auto found = known.find(device_index);
-  if (found == known.end()) found = known.emplace(device_index, query_device(device_index)).first;
-  latest = {device_index, &found->second};
-  return found->second;
+  return gpu(device_index).traits;
 }
 
 void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
