@@ -58,17 +58,18 @@ def _contenders(needs_grad: bool, device: torch.device) -> list[Contender]:
         ("torch", lambda: torch.nn.functional.conv2d(x, w, padding=1, groups=groups)),
         ("operator", lambda: bare(x, w, None, step, sides, step, groups, "none", "auto")),
     ]
-    if device.type == "cuda":  # the scale: what this processor takes for the same call without a GPU
+    if device.type == "cuda":
+        # The scale: what this processor takes for the same call without a GPU.
         x_cpu, w_cpu = x.cpu(), w.detach().cpu().requires_grad_(needs_grad)
         contenders.append(
             ("torch_cpu", lambda: torch.nn.functional.conv2d(x_cpu, w_cpu, padding=1, groups=groups))
         )
-    if device.type == "cuda" and not needs_grad:
-        graph = torch.cuda.CUDAGraph()
-        conv2d(x, w, padding=1, groups=groups)
-        with torch.cuda.graph(graph):
+        if not needs_grad:
+            graph = torch.cuda.CUDAGraph()
             conv2d(x, w, padding=1, groups=groups)
-        contenders.append(("graph_replay", graph.replay))
+            with torch.cuda.graph(graph):
+                conv2d(x, w, padding=1, groups=groups)
+            contenders.append(("graph_replay", graph.replay))
     return contenders
 
 

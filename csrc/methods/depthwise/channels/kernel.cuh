@@ -58,8 +58,8 @@ struct ChannelsShape {
 };
 
 // Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
-// words of its own: an odd number, so that a tap's lie in different banks. Staged ones come to registers or
-// shared memory side by side.
+// words of its own: an odd number, so that a tap's lie in different banks. Staged ones are copied to shared
+// memory by the whole block first.
 // Depth is the number of source rows in flight. Without AnyActivation, there are none, relu and relu6: the
 // code of the others costs registers.
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
@@ -92,8 +92,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   uint32_t source_inside = 0, result_inside = 0;  // a bit per column
   CONVX_UNROLL
   for (int j = 0; j < kSourceColumns; ++j) {
-    if ((!Staged || active) && source_x + j >= 0 && source_x + j < shape.source_width)
-      source_inside |= 1u << j;
+    if (active && source_x + j >= 0 && source_x + j < shape.source_width) source_inside |= 1u << j;
   }
   CONVX_UNROLL
   for (int t = 0; t < Columns; ++t) {

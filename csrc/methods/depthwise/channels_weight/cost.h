@@ -5,12 +5,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "../weight_slices.h"
 #include "problem/problem.h"
 
 namespace convx::depthwise {
 
 struct ChannelsWeightWork {
-  double floor_us;      // of the traffic or the arithmetic
+  double stream_us;     // of the traffic or the arithmetic, were all lanes at work
   double lanes_used;    // fraction of the lanes, and of the bytes of a sector
   double instructions;  // of a warp and a step
   double halo;          // rows of the output gradient that a chunk reads again, of its own
@@ -25,7 +26,7 @@ struct ChannelsWeightWork {
   int64_t across_tiles;  // copies of the sums that a slice leaves
 };
 
-// Of the device's rates, were all lanes at work.
+// Share of the device's rates, were all lanes at work.
 inline double channels_weight_rate(const ConvProblem& problem) {
   const bool half = problem.dtype != DType::float32;
   if (problem.filter_height == 3) return half ? 1.05 : 1.1;
@@ -33,12 +34,12 @@ inline double channels_weight_rate(const ConvProblem& problem) {
   return half ? 0.4 : 0.8;
 }
 
-inline double channels_weight_us(const ChannelsWeightWork& work, double rate, int64_t slices) {
+inline double channels_weight_us(const ChannelsWeightWork& work, int64_t slices) {
   const double waves = static_cast<double>(work.blocks * slices) / work.resident;
   const int64_t rounds = divide_up(divide_up(work.units, slices), work.shares);
   // Threads without a unit in the last round.
   const double idle = static_cast<double>(rounds * work.shares * slices) / work.units - 1;
-  const double streaming = work.floor_us / (rate * std::pow(work.lanes_used, 0.2)) * (1 + 0.1 * work.halo) *
+  const double streaming = work.stream_us / std::pow(work.lanes_used, 0.2) * (1 + 0.1 * work.halo) *
                            (1 + 0.1 * idle) / std::min(1.0, 1.37 * waves);
   const double step_us = std::max(0.585 * work.stride, 0.4 * work.instructions / 1700);
   const double walking = rounds * (1.07 + work.steps * step_us) * std::ceil(waves);
@@ -50,20 +51,16 @@ inline double channels_weight_us(const ChannelsWeightWork& work, double rate, in
          1.7 * (std::ceil(waves) - 1) + summing + sharing;
 }
 
-struct ChannelsWeightSlices {
-  int64_t count = 1;
-  double us = 0;  // 0: none tried
-};
-
 // The best number of slices that leaves more than one copy of the sums: those that fill the device once or in
-// part, twice or four times, and those whose threads all have units in every round.
-inline ChannelsWeightSlices best_slices(const ChannelsWeightWork& work, double rate) {
-  ChannelsWeightSlices best;
+// part, twice or four times, and those whose threads all have units in every round. None where its count is
+// 0.
+inline Slices best_slices(const ChannelsWeightWork& work) {
+  Slices best{0, 0};
   const auto attempt = [&](int64_t slices) {
     slices = std::clamp<int64_t>(slices, 1, divide_up(work.units, work.shares));
     if (slices * work.across_tiles == 1) return;
-    const double us = channels_weight_us(work, rate, slices);
-    if (best.us == 0 || us < best.us) best = {slices, us};
+    const double us = channels_weight_us(work, slices);
+    if (best.count == 0 || us < best.predicted_us) best = {slices, us};
   };
   for (double waves = 0.125; waves <= 4; waves *= 2) {
     attempt(static_cast<int64_t>(work.resident * waves / work.blocks));

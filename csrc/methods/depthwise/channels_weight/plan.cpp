@@ -75,7 +75,7 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
   const int64_t tiles = divide_up(problem.out_width, tile.columns);
   const double lanes_used = lane_utilisation(problem.in_channels / tile.channels * (tiles_across ? tiles : 1),
                                              across, most, tile.channels * element, device.lanes);
-  const double floor_us = stream_us(problem, device, 1), rate = channels_weight_rate(problem);
+  const double stream = stream_us(problem, device, channels_weight_rate(problem));
   // A step's instructions of a warp: sums, loads with their addresses and masks.
   const double instructions = 1.2 * taps * tile.columns * tile.channels +
                               6.0 * (stride * ((tile.columns - 1) * stride + filter) + tile.columns);
@@ -101,7 +101,7 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
               1, channels_weight_resident(element, filter, stride, tile.channels, tile.columns) / threads);
       // Four schedulers share the warps of a block.
       const double together = std::max(1.0, threads / (4.0 * device.lanes));
-      const ChannelsWeightWork work{floor_us, lanes_used, together * instructions, halo,   partial_us,
+      const ChannelsWeightWork work{stream,   lanes_used, together * instructions, halo,   partial_us,
                                     rows,     stride,     tile.channels,           shares, geometry.blocks,
                                     resident, units,      geometry.across_tiles};
       const auto plan_of = [&](const char* candidate, int64_t slices, double predicted_us) {
@@ -118,10 +118,11 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
         return plan;
       };
       if (geometry.across_tiles == 1) {
-        keep_better(best.once, plan_of("channels_weight_once", 1, channels_weight_us(work, rate, 1)));
+        keep_better(best.once, plan_of("channels_weight_once", 1, channels_weight_us(work, 1)));
       }
-      const ChannelsWeightSlices slices = best_slices(work, rate);
-      if (slices.us > 0) keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.us));
+      const Slices slices = best_slices(work);
+      if (slices.count > 0)
+        keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.predicted_us));
     }
   }
 }
