@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from benchmarks.regression import Array
 
 # A curve serves maps up to this wide; the last one all that are wider.
 WIDEST = (8, 16, 32, 64, 1 << 30)
@@ -58,29 +59,35 @@ def fit(points: Sequence[Point], wanted: int, smoothing: float) -> Curve:
     y = np.log2([point.us for point in points])
     steps = np.array([abs(bucket(point.width) - wanted) for point in points])
     octaves = np.arange(math.floor(x.min()), math.ceil(x.max()) + 1)
-    times = np.array([_local(x, y, _OTHER_WIDTH**steps, float(octave), smoothing) for octave in octaves])
+    times = _local(x, y, _OTHER_WIDTH**steps, octaves, smoothing)
     # More bytes never take less time: the mean of the least curve above and the greatest below.
     times = (np.maximum.accumulate(times) + np.minimum.accumulate(times[::-1])[::-1]) / 2
     return Curve(int(octaves[0]), tuple(float(f"{2**time:.3g}") for time in times))
 
 
-def _local(
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    octave: float,
-    smoothing: float,
-) -> float:
-    """The line through the points near an octave, read there (level below all of them)."""
-    centre = min(max(octave, float(x.min())), float(x.max()))
-    offset = x - centre
-    weights = weights * np.exp(-((offset / smoothing) ** 2) / 2) + _FAINT * weights / (1 + offset**2)
-    total = weights.sum()
-    weights = weights / total
-    middle, height = float(weights @ offset), float(weights @ y)
-    prior = _PRIOR_WEIGHT * min(1.0, 1 / total)
-    slope = (float(weights @ ((offset - middle) * (y - height))) + prior * _PRIOR_SLOPE) / (
-        float(weights @ (offset - middle) ** 2) + prior
+def fit_all(points: Sequence[Point], wanted: Iterable[int], smoothing: float) -> dict[int, Curve]:
+    """The curves of the wanted buckets, but for maps much wider or narrower than all measured ones."""
+    measured = {bucket(point.width) for point in points}
+    return {
+        index: fit(points, index, smoothing)
+        for index in wanted
+        if any(abs(index - other) <= 1 for other in measured)
+    }
+
+
+def _local(x: Array, y: Array, weights: Array, octaves: Array, smoothing: float) -> Array:
+    """The lines through the points near each octave, read there (level below all of them)."""
+    centres = np.clip(octaves, x.min(), x.max())
+    offsets = x - centres[:, None]
+    near = np.exp(-((offsets / smoothing) ** 2) / 2) + _FAINT / (1 + offsets**2)
+    near = near * weights
+    totals = near.sum(axis=1)
+    near = near / totals[:, None]
+    middles, heights = (near * offsets).sum(axis=1), near @ y
+    priors = _PRIOR_WEIGHT * np.minimum(1, 1 / totals)
+    offsets = offsets - middles[:, None]
+    slopes = ((near * offsets * (y - heights[:, None])).sum(axis=1) + priors * _PRIOR_SLOPE) / (
+        (near * offsets**2).sum(axis=1) + priors
     )
-    slope = min(max(slope, 0.0), 1.3)
-    return float(height + slope * (max(octave - centre, 0.0) - middle))
+    slopes = np.clip(slopes, 0, 1.3)
+    return np.asarray(heights + slopes * (np.maximum(octaves - centres, 0) - middles))

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.regression import Array, covariance, distances, nonnegative_least_squares
+from benchmarks import measured_layers
+from benchmarks.measured_layers import Correction
+from benchmarks.regression import Array, nonnegative_least_squares
 from benchmarks.suites import Problem
 
 _TILES = (32, 64, 128)
@@ -43,15 +45,12 @@ class Model:
     """The times of a series, in microseconds."""
 
     coefficients: Array
-    problems: tuple[Problem, ...]
-    weights: Array  # of the problems in the correction
-    reach: float
+    correction: Correction
+    rates: Rates
 
-    def at(self, problems: Sequence[Problem], rates: Rates) -> Array:
-        places = np.array([place(problem) for problem in problems])
-        away = distances(places, np.array([place(problem) for problem in self.problems]))
-        times = np.array([parts(problem, rates) for problem in problems]) @ self.coefficients
-        return np.asarray(times * np.exp(np.exp(-away / self.reach) @ self.weights))
+    def at(self, problems: Sequence[Problem]) -> Array:
+        times = np.array([parts(problem, self.rates) for problem in problems]) @ self.coefficients
+        return np.asarray(times * self.correction.factors(problems))
 
 
 def parts(problem: Problem, rates: Rates) -> list[float]:
@@ -78,67 +77,25 @@ def parts(problem: Problem, rates: Rates) -> list[float]:
     return [1.0, *memory, problem.flops / rate, wave(_LANE), *tiles]
 
 
-def place(problem: Problem) -> list[float]:
-    """Coordinates: in octaves, or several for what decides on the kernel: filters, strides, and planes that
-    don't begin at multiples of 16 bytes."""
-    shape = problem.shape
-    planes = (shape.size**2, shape.out_size**2)
-    aligned = all(plane * problem.element_size % 16 == 0 for plane in planes)
-    return [
-        math.log2(problem.batch),
-        math.log2(shape.in_channels),
-        math.log2(shape.out_channels),
-        math.log2(planes[1]),
-        4 * math.log2(shape.filter),
-        4 * math.log2(shape.stride),
-        0.0 if aligned else 2.0,
-    ]
-
-
 def series_of(problem: Problem, algorithm: str) -> Series:
     return Series(algorithm, problem.operation, problem.dtype, problem.tf32, problem.layout)
 
 
-class Samples:
-    """The measured times of one series."""
-
+class Samples(measured_layers.Samples):
     def __init__(self, times: Mapping[Problem, float], rates: Rates) -> None:
-        self.problems = tuple(times)
-        self.us = np.array(list(times.values()))
+        super().__init__(times)
+        self.rates = rates
         self.parts = np.array([parts(problem, rates) for problem in times])
-        self.places = np.array([place(problem) for problem in times])
-        shapes = {shape: number for number, shape in enumerate({problem.shape for problem in times})}
-        self.layer = np.array([shapes[problem.shape] for problem in times])
-        self._residuals: list[tuple[Array, Array]] | None = None
 
     def coefficients(self, rows: Array | slice = slice(None)) -> Array:
         """Of least relative errors."""
         us = self.us[rows]
         return nonnegative_least_squares(self.parts[rows] / us[:, None], np.ones(len(us)))
 
+    def base(self, rows: Array) -> Array:
+        return np.asarray(self.parts @ self.coefficients(rows))
+
     def fit(self, reach: float, noise: float) -> Model:
         coefficients = self.coefficients()
-        residuals = np.log(self.us / (self.parts @ coefficients))
-        weights = np.linalg.solve(covariance(self.places, reach, noise), residuals)
-        return Model(coefficients, self.problems, np.asarray(weights), reach)
-
-    def left_out(self, reach: float | None, noise: float) -> dict[Problem, float]:
-        """Every problem's time from all layers but its own; without a reach there is no correction."""
-        if self._residuals is None:
-            self._residuals = [self._without(layer) for layer in range(self.layer.max() + 1)]
-        predicted: dict[Problem, float] = {}
-        inverse = None if reach is None else np.linalg.inv(covariance(self.places, reach, noise))
-        for layer, (base, residuals) in enumerate(self._residuals):
-            out = np.flatnonzero(self.layer == layer)
-            logarithms = np.log(base[out])
-            if inverse is not None:
-                # What the other layers' residuals say about these, without another inverse for each layer.
-                own = np.linalg.solve(inverse[np.ix_(out, out)], inverse[out] @ residuals)
-                logarithms = logarithms + residuals[out] - own
-            predicted.update({self.problems[i]: us for i, us in zip(out, np.exp(logarithms), strict=True)})
-        return predicted
-
-    def _without(self, layer: int) -> tuple[Array, Array]:
-        kept = self.layer != layer
-        base = self.parts @ self.coefficients(kept if kept.any() else slice(None))
-        return base, np.log(self.us / base)
+        correction = self.correction(self.parts @ coefficients, reach, noise)
+        return Model(coefficients, correction, self.rates)

@@ -1,10 +1,11 @@
 """Turns measured times into what the planner predicts with: `python -m benchmarks.fit`.
 
 Reads the results of `python -m benchmarks --all-candidates`. For depthwise layers it draws a curve of time
-over bytes for every kernel, torch's own convolution among them, and writes csrc/select/measured/<device>.inc;
-for dense ones benchmarks/fit_dense.py makes <device>_dense.inc. How much either smooths is chosen by what it
-costs to leave a layer out: the time of the kernel that is chosen without its measurements, over the time of
-the fastest one.
+over bytes for every kernel, torch's own convolution among them (benchmarks/fit_depthwise.py), and writes
+csrc/select/measured/<device>.inc; for dense ones benchmarks/fit_dense.py makes <device>_dense.inc. The
+measured layers around a problem correct either. How much is smoothed, and how far a layer's say reaches, is
+chosen by what a choice by those times costs, the time of the chosen kernel over that of the fastest one: both
+for the measured layers and for each of them without its own measurements.
 """
 
 from __future__ import annotations
@@ -12,115 +13,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import fit_dense
-from benchmarks.choices import (
-    HEAD,
-    Choice,
-    Times,
-    choose,
-    cost,
-    is_depthwise,
-    mean_regret,
-    measured_times,
-    recorded,
-    report,
-)
-from benchmarks.curves import WIDEST, Curve, Point, bucket, fit
+from benchmarks import fit_dense, fit_depthwise
 from benchmarks.dense_model import Rates
 from benchmarks.results import RESULTS, Results, load
-from benchmarks.suites import LAYOUTS, OPERATIONS, Problem, Shape
 from convx import _libraries
 
 MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "select" / "measured"
-SMOOTHING = (0.4, 0.6, 0.8, 1.1, 1.5)  # octaves of bytes
-# Of those that cost the same but for noise, the one that serves the measured layers best.
-SAME_COST = 0.002
-
-
-@dataclass(frozen=True)
-class Series:
-    """What shares curves: all but sizes."""
-
-    algorithm: str
-    operation: str
-    dtype: str
-    layout: str
-    filter: int
-    stride: int
-
-
-Curves = dict[tuple[Series, int], Curve]  # the number is that of the bucket of widths
-
-
-def series(problem: Problem, algorithm: str) -> Series:
-    shape = problem.shape
-    return Series(algorithm, problem.operation, problem.dtype, problem.layout, shape.filter, shape.stride)
-
-
-def fit_all(times: Times, smoothing: float, left_out: Shape | None = None) -> Curves:
-    """Curves of every series and bucket of widths, through the times of all layers but one."""
-    points: dict[Series, list[Point]] = {}
-    for problem, measured in times.items():
-        if problem.shape != left_out:
-            for algorithm, us in measured.items():
-                point = Point(problem.shape.size, problem.bytes, us)
-                points.setdefault(series(problem, algorithm), []).append(point)
-    wanted = range(len(WIDEST)) if left_out is None else (bucket(left_out.size),)
-    return {
-        (name, index): fit(members, index, smoothing)
-        for name, members in points.items()
-        for index in wanted
-        # Maps that are much wider or narrower than all measured ones are another matter.
-        if min(abs(bucket(point.width) - index) for point in members) <= 1
-    }
-
-
-def predicted_times(problem: Problem, algorithms: Iterable[str], curves: Curves) -> dict[str, float]:
-    found = {
-        algorithm: curves.get((series(problem, algorithm), bucket(problem.shape.size)))
-        for algorithm in algorithms
-    }
-    return {algorithm: curve.at(problem.bytes) for algorithm, curve in found.items() if curve is not None}
-
-
-def choices(times: Times, smoothing: float, leave_one_out: bool) -> list[Choice]:
-    shapes = {problem.shape for problem in times} if leave_one_out else {None}
-    result = []
-    for shape in shapes:
-        curves = fit_all(_like(times, shape), smoothing, shape)
-        for problem, measured in times.items():
-            if shape not in (None, problem.shape):
-                continue
-            if choice := choose(problem, measured, predicted_times(problem, measured, curves)):
-                result.append(choice)
-    return result
-
-
-def _like(times: Times, shape: Shape | None) -> Times:
-    """The problems that may share a series with a layer."""
-    if shape is None:
-        return times
-    wanted = (shape.filter, shape.stride)
-    return {
-        problem: measured
-        for problem, measured in times.items()
-        if (problem.shape.filter, problem.shape.stride) == wanted
-    }
-
-
-def _order(entry: tuple[Series, int]) -> tuple[object, ...]:
-    """As the planner compares: by the values of its enumerations."""
-    name, index = entry
-    enumerated = (
-        OPERATIONS.index(name.operation),
-        ("float32", "float64", "float16", "bfloat16").index(name.dtype),
-        LAYOUTS.index(name.layout),
-    )
-    return (name.algorithm, *enumerated, name.filter, name.stride, index)
 
 
 def _rates(results: Results) -> Rates:
@@ -146,53 +47,6 @@ def _heading(results: Results, paths: Sequence[Path]) -> str:
     )
 
 
-def source(heading: str, bandwidth_GBps: float, curves: Curves, name: str) -> str:
-    """The C++ that csrc/select/measured.cpp includes."""
-    lines = [
-        f"{heading} Kernel, operation, dtype, layout, filter, stride, widest map; log2 of bytes at",
-        "// the first time; microseconds, a doubling of the bytes from one to the next.",
-        f"constexpr double {name}_GBps = {bandwidth_GBps:g};",
-        f"constexpr Curve {name}[] = {{",
-    ]
-    for key, index in sorted(curves, key=_order):
-        curve = curves[key, index]
-        layout = "nhwc" if key.layout == "channels_last" else key.layout
-        times = ", ".join(f"{time:g}" for time in curve.us)
-        lines.append(
-            f'{{"{key.algorithm}", Operation::{key.operation}, DType::{key.dtype}, Layout::{layout}, '
-            f"{key.filter}, {key.stride}, {WIDEST[index]}, {curve.first_octave}, {len(curve.us)}, "
-            f"{{{times}}}}},"
-        )
-    return "\n".join([*lines, "};"]) + "\n"
-
-
-def _fit_depthwise(results: Results, heading: str, target: Path, worst: int) -> bool:
-    """Writes the file of one device's depthwise layers; False where there are none."""
-    device = str(results.environment["device"])
-    records = list(results.records.values())
-    times = measured_times(records, not device.startswith("cpu"), is_depthwise)
-    if not times:
-        return False
-    print(f"{device}, depthwise: {len(times)} problems, {sum(map(len, times.values()))} times\n")
-    print(f"{'chosen over fastest':30} {HEAD}")
-    print(f"{'auto when it was measured':30} {cost(recorded(times, records))}")
-    trials = {smoothing: choices(times, smoothing, True) for smoothing in SMOOTHING}
-    for smoothing, made in trials.items():
-        print(f"{f'layer left out, {smoothing} octaves':30} {cost(made)}")
-    least = min(map(mean_regret, trials.values()))
-    fitted = {
-        smoothing: choices(times, smoothing, False)
-        for smoothing, unseen in trials.items()
-        if mean_regret(unseen) < least + SAME_COST
-    }
-    best = min(fitted, key=lambda smoothing: mean_regret(fitted[smoothing]))
-    print(f"{f'all layers, {best} octaves':30} {cost(fitted[best])}\n")
-    print(report(fitted[best], trials[best], worst))
-    bandwidth = _rates(results).bandwidth_GBps
-    target.write_text(source(heading, bandwidth, fit_all(times, best), target.stem))
-    return True
-
-
 def load_all(paths: Sequence[Path]) -> Results:
     """The records of several files of one device; of those that are in several, the first file's."""
     results = load(paths[0])
@@ -215,10 +69,11 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     heading = _heading(results, paths)
     output.mkdir(parents=True, exist_ok=True)
     written = []
-    curves, dense = output / f"{name}.inc", output / f"{name}_dense.inc"
-    if _fit_depthwise(results, heading, curves, worst):
-        written.append(curves)
-    if fit_dense.fit_device(results, _rates(results), heading, dense, worst):
+    rates = _rates(results)
+    depthwise, dense = output / f"{name}.inc", output / f"{name}_dense.inc"
+    if fit_depthwise.fit_device(results, rates.bandwidth_GBps, heading, depthwise, worst):
+        written.append(depthwise)
+    if fit_dense.fit_device(results, rates, heading, dense, worst):
         written.append(dense)
     if not written:
         sys.exit(f"{', '.join(map(str, paths))}: no layer has torch's time and a kernel's")

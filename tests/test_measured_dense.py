@@ -16,7 +16,10 @@ from convx import _core
 # Last, so that an installed convx comes before the checkout's.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
+from measured_files import MeasuredFile, algorithm_of, plan_of
+
 from benchmarks import choices, dense_model, fit
+from benchmarks.measured_layers import places
 from benchmarks.planner import core_problem
 from benchmarks.regression import distances, nonnegative_least_squares
 from benchmarks.results import load
@@ -83,7 +86,7 @@ def test_coefficients_of_synthetic_times_are_recovered() -> None:
     model = samples.fit(4, 0.02)
     unseen = dense(20, 300, 50, 3, 5)
     expected = float(truth @ dense_model.parts(unseen, RATES))
-    assert model.at([unseen], RATES) == pytest.approx([expected], rel=1e-6)
+    assert model.at([unseen]) == pytest.approx([expected], rel=1e-6)
 
 
 def uneven_times() -> dict[Problem, float]:
@@ -100,77 +103,48 @@ def test_a_layer_left_out_is_predicted_as_if_it_had_not_been_measured() -> None:
         others = {problem: us for problem, us in times.items() if problem.shape != left_out}
         model = dense_model.Samples(others, RATES).fit(4, 0.1)
         unseen = [problem for problem in times if problem.shape == left_out]
-        assert [predicted[problem] for problem in unseen] == pytest.approx(model.at(unseen, RATES))
+        assert [predicted[problem] for problem in unseen] == pytest.approx(model.at(unseen))
 
 
 def test_the_correction_goes_through_what_was_measured_and_ends_far_away() -> None:
     times = uneven_times()
     model = dense_model.Samples(times, RATES).fit(2, 1e-6)
-    assert model.at(list(times), RATES) == pytest.approx(np.array(list(times.values())), rel=1e-3)
+    assert model.at(list(times)) == pytest.approx(np.array(list(times.values())), rel=1e-3)
     far = dense(1 << 12, 1 << 14, 1 << 14, 1, 1 << 14)
     plain = float(model.coefficients @ dense_model.parts(far, RATES))
-    assert model.at([far], RATES) == pytest.approx([plain], rel=0.01)
+    assert model.at([far]) == pytest.approx([plain], rel=0.01)
 
 
 def read_models(path: Path) -> dict[dense_model.Series, dense_model.Model]:
     """What was written for the planner."""
-    text = path.read_text()
-    head, points_and_series = text.split("_points[] = {")
-    points, series = points_and_series.split("constexpr Series ")
-    layers = [tuple(map(int, row)) for row in re.findall(r"\{" + ", ".join([r"(\d+)"] * 6) + r"\}", head)]
-    weights = [(int(index), float(value)) for index, value in re.findall(r"\{(\d+), ([-.e\d]+)\}", points)]
-    found = re.search(r"_reach = ([.\d]+);", head)
-    assert found
+    file = MeasuredFile(path)
     models = {}
     pattern = r'\{"([^"]+)", Operation::(\w+), DType::(\w+), (\w+), Layout::(\w+), \{(.*?)\}, (\d+), (\d+)\}'
-    for name, operation, dtype, tf32, layout, coefficients, first, count in re.findall(pattern, series):
+    for name, operation, dtype, tf32, layout, values, *points in re.findall(pattern, file.series):
         key = dense_model.Series(
             name, operation, dtype, tf32 == "true", layout.replace("nhwc", "channels_last")
         )
-        own = weights[int(first) : int(first) + int(count)]
-        problems = tuple(
-            Problem(
-                Case("", "", Shape(*layers[index][1:], 1), (), ()),
-                operation,
-                dtype,
-                key.layout,
-                layers[index][0],
-                key.tf32,
-            )
-            for index, _ in own
-        )
-        models[key] = dense_model.Model(
-            np.array([float(value) for value in coefficients.split(",")]),
-            problems,
-            np.array([weight for _, weight in own]),
-            float(found[1]),
-        )
+        correction = file.correction(*points, False, operation, dtype, key.layout, key.tf32)
+        coefficients = np.array([float(value) for value in values.split(",")])
+        models[key] = dense_model.Model(coefficients, correction, RATES)
     return models
 
 
 H200_DENSE = ROOT / "csrc/select/measured/nvidia_h200_dense.inc"
 
 
-def algorithm_of(plan: _core.Plan) -> str:
-    return f"{plan.method}/{plan.candidate}" if plan.candidate else plan.method
-
-
 def test_the_planner_computes_what_the_model_says() -> None:
     models = read_models(H200_DENSE)
-    assert models and all(model.problems for model in models.values())
+    assert models and all(model.correction.problems for model in models.values())
     compared: dict[str, int] = {}
     for key, model in models.items():
-        for problem in model.problems[::7]:
+        for problem in model.correction.problems[::7]:
             shape = problem.shape
             odd = Shape(shape.in_channels + 3, shape.size + 1, shape.out_channels + 5, shape.filter, 1, 1)
             for each in (problem, replace(problem, case=replace(problem.case, shape=odd), batch=3)):
-                plans = _core.candidates(key.algorithm.split("/")[0], core_problem(each), H200)
-                own = [plan for plan in plans if algorithm_of(plan) == key.algorithm]
-                if own and own[0].source != "estimated":
-                    assert own[0].predicted_us == pytest.approx(model.at([each], RATES)[0], rel=2e-3), (
-                        key,
-                        each,
-                    )
+                plan = plan_of(key.algorithm, each, H200)
+                if plan and plan.source != "estimated":
+                    assert plan.predicted_us == pytest.approx(model.at([each])[0], rel=2e-3), (key, each)
                     compared[key.algorithm] = compared.get(key.algorithm, 0) + 1
     assert {"native", "pointwise/fma", "pointwise/tensor3"} <= compared.keys()
 
@@ -178,17 +152,16 @@ def test_the_planner_computes_what_the_model_says() -> None:
 def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
     sources = []
     for key, model in read_models(H200_DENSE).items():
-        places = np.array([dense_model.place(problem) for problem in model.problems])
-        farthest = 2.0 if len(model.problems) < 30 else 3.5
-        for problem in model.problems[::5]:
+        problems = model.correction.problems
+        farthest = 2.0 if len(problems) < 30 else 3.5
+        for problem in problems[::5]:
             for batches in (3, 5, 300):
                 each = replace(problem, batch=batches * problem.batch)
-                nearest = distances(np.array([dense_model.place(each)]), places).min()
-                plans = _core.candidates(key.algorithm.split("/")[0], core_problem(each), H200)
-                if own := [plan for plan in plans if algorithm_of(plan) == key.algorithm]:
+                nearest = distances(places([each]), places(problems)).min()
+                if plan := plan_of(key.algorithm, each, H200):
                     expected = "measured on NVIDIA H200" if nearest <= farthest else "estimated"
-                    assert own[0].source == expected, (key, each, nearest)
-                    sources.append(own[0].source)
+                    assert plan.source == expected, (key, each, nearest)
+                    sources.append(plan.source)
     assert sources.count("estimated") > 20 and sources.count("measured on NVIDIA H200") > 20
 
 

@@ -9,19 +9,22 @@
 #include <utility>
 
 #include "select/measured_dense.h"
+#include "select/measured_layers.h"
 #include "select/measured_machine.h"
 
 namespace convx {
 namespace {
 
-// One kernel's times over the bytes of a problem, at whole octaves; benchmarks/curves.py fits them.
+// One kernel's times over the bytes of a problem, at whole octaves, and the points that correct them;
+// benchmarks/depthwise_model.py fits both.
 struct Curve {
   const char* algorithm;
   Operation operation;
   DType dtype;
   Layout layout;
   int filter, stride;
-  int64_t widest;  // serves maps up to this wide, down to the next smaller curve's
+  int64_t widest;    // serves maps up to this wide, down to the next smaller curve's
+  int first, count;  // of its points, which curves of other widths share
   int first_octave, octaves;
   float us[24];
 };
@@ -30,15 +33,20 @@ struct Curve {
 
 struct Machine {
   MeasuredMachine machine;
+  MeasuredLayers layers;
   const Curve *begin, *end;
 };
 
 // One line for each file that benchmarks/fit.py wrote.
-const Machine kMachines[] = {
-    {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_GBps},
-     std::begin(nvidia_h200),
-     std::end(nvidia_h200)},
-};
+const std::vector<Machine>& machines() {
+  static const std::vector<Machine> all = {
+      {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_GBps},
+       {nvidia_h200_reach, nvidia_h200_layers, nvidia_h200_points},
+       std::begin(nvidia_h200),
+       std::end(nvidia_h200)},
+  };
+  return all;
+}
 
 bool is_like_measured(const ConvProblem& problem) {
   const int64_t height = problem.in_height, width = problem.in_width;
@@ -78,14 +86,17 @@ double read(const Curve& curve, double bytes) {
 Measured depthwise_time(const std::string& algorithm, const ConvProblem& problem,
                         const DeviceTraits& device) {
   if (!is_like_measured(problem)) return {};
-  const Machine* found = find_machine(kMachines, device);
+  const Machine* found = find_machine(machines(), device);
   if (found == nullptr) return {};
   const MeasuredMachine& machine = found->machine;
   const Curve* curve = find_curve(*found, algorithm, problem);
   if (curve == nullptr) return {};
   ConvProblem plain = problem;
   plain.has_bias = false;
-  double us = read(*curve, plain.bytes());
+  // Also for machines that were not measured: what a shape does to a kernel, whole tiles or not, aligned
+  // planes or not, it does there too.
+  const double correction = found->layers.around(problem, curve->first, curve->count).correction;
+  double us = read(*curve, plain.bytes()) * correction;
   if (!is_same(machine, device)) {
     // What a launch takes is much the same everywhere.
     const double launch_us = std::min(us, device.backend == Backend::cpu ? 0.0 : 2.0);

@@ -19,9 +19,9 @@ struct Measured {
 // were measured. float16 has bfloat16's times. A device that was not measured has those of one of its kind in
 // the ratio of bandwidths and rates; a CPU those of one with its instruction set.
 //
-// Depthwise problems: square filters and equal strides alone, maps not far from square; times between
-// measured sizes are interpolated. Dense ones: groups and dilation 1; a sum of what bytes, products and waves
-// of tiles take, corrected by the measured layers around the problem.
+// Depthwise problems: square filters and equal strides alone, maps not far from square; times over bytes are
+// interpolated. Dense ones: groups and dilation 1; a sum of what bytes, products and waves of tiles take.
+// Either is corrected by the measured layers around the problem.
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
 
 // Where a candidate was measured on problems like this, its best plan is taken to have that time; the

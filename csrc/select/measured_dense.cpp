@@ -4,25 +4,15 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <vector>
 
+#include "select/measured_layers.h"
 #include "select/measured_machine.h"
 
 namespace convx {
 namespace {
 
-// Square maps and filters, 'same' padding.
-struct Layer {
-  int batch, in_channels, size, out_channels, filter, stride;
-};
-
-struct Point {
-  int layer;
-  float weight;  // of the layer in the correction
-};
-
-constexpr size_t kParts = 9, kAxes = 6;
+constexpr size_t kParts = 9;
 
 // One algorithm's times; benchmarks/dense_model.py fits them.
 struct Series {
@@ -84,71 +74,21 @@ Parts parts_of(const ConvProblem& p, const DeviceTraits& device) {
           tiles(128)};
 }
 
-// In octaves, or several for what decides on the kernel: filters, strides, and planes that don't begin at
-// multiples of 16 bytes.
-struct Place {
-  std::array<double, kAxes> axes;
-  int64_t in_plane, out_plane;  // elements
-};
-
-Place place_of(int64_t batch, int64_t in_channels, int64_t out_channels, int64_t in_plane, int64_t out_plane,
-               int64_t taps, int64_t stride) {
-  const auto octaves = [](int64_t value) { return std::log2(static_cast<double>(value)); };
-  return {{octaves(batch), octaves(in_channels), octaves(out_channels), octaves(out_plane), 2 * octaves(taps),
-           4 * octaves(stride)},
-          in_plane,
-          out_plane};
-}
-
-Place place_of(const Layer& layer) {
-  const int64_t padded = layer.size + 2 * (layer.filter / 2);
-  const int64_t out = (padded - layer.filter) / layer.stride + 1;
-  return place_of(layer.batch, layer.in_channels, layer.out_channels, int64_t{layer.size} * layer.size,
-                  out * out, int64_t{layer.filter} * layer.filter, layer.stride);
-}
-
-Place place_of(const ConvProblem& p) {
-  return place_of(p.batch, p.in_channels, p.out_channels, p.in_height * p.in_width,
-                  p.out_height * p.out_width, p.filter_height * p.filter_width, p.stride_h);
-}
-
 struct Machine {
   MeasuredMachine machine;
-  double reach;  // distance at which a layer's say in the correction has fallen to 1 / e
-  std::vector<Place> layers;
-  const Point* points;
+  MeasuredLayers layers;
   const Series *begin, *end;
 };
-
-template <size_t Count>
-std::vector<Place> places_of(const Layer (&layers)[Count]) {
-  std::vector<Place> places;
-  for (const Layer& layer : layers) places.push_back(place_of(layer));
-  return places;
-}
 
 // One line for each file that benchmarks/fit_dense.py wrote.
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> all = {
       {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_dense_GBps},
-       nvidia_h200_dense_reach,
-       places_of(nvidia_h200_dense_layers),
-       nvidia_h200_dense_points,
+       {nvidia_h200_dense_reach, nvidia_h200_dense_layers, nvidia_h200_dense_points},
        std::begin(nvidia_h200_dense),
        std::end(nvidia_h200_dense)},
   };
   return all;
-}
-
-double distance(const Place& a, const Place& b, int64_t element_bytes) {
-  const auto aligned = [&](const Place& place) {
-    return (place.in_plane * element_bytes) % 16 == 0 && (place.out_plane * element_bytes) % 16 == 0;
-  };
-  double squares = aligned(a) == aligned(b) ? 0 : 4;
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    squares += (a.axes[axis] - b.axes[axis]) * (a.axes[axis] - b.axes[axis]);
-  }
-  return std::sqrt(squares);
 }
 
 const Series* find_series(const Machine& machine, const std::string& algorithm, const ConvProblem& problem) {
@@ -178,20 +118,12 @@ Measured dense_time(const std::string& algorithm, const ConvProblem& problem, co
   if (machine == nullptr) return {};
   const Series* series = find_series(*machine, algorithm, problem);
   if (series == nullptr) return {};
-  const Place place = place_of(problem);
-  double nearest = std::numeric_limits<double>::infinity(), correction = 0;
-  for (int i = series->first; i < series->first + series->count; ++i) {
-    const Point& point = machine->points[i];
-    const double away =
-        distance(place, machine->layers[static_cast<size_t>(point.layer)], element_size(problem.dtype));
-    nearest = std::min(nearest, away);
-    correction += static_cast<double>(point.weight) * std::exp(-away / machine->reach);
-  }
+  const auto [nearest, correction] = machine->layers.around(problem, series->first, series->count);
   if (nearest > farthest(*series)) return {};
   const Parts parts = parts_of(problem, device);
   double us = 0;
   for (size_t part = 0; part < kParts; ++part) us += series->coefficients[part] * parts[part];
-  return {us * std::exp(correction), source_of(machine->machine, device)};
+  return {us * correction, source_of(machine->machine, device)};
 }
 
 }  // namespace convx
