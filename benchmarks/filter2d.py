@@ -25,8 +25,8 @@ KERNELS = {
     "cpu": ("row_reuse", "both", "column_reuse", "direct"),
     "cuda": ("strip", "row_reuse", "both", "column_reuse", "direct"),
 }
-# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate. npp: NVIDIA's
-# nppiFilterBorder. torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's
+# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate, of floats alone:
+# for integers it asks the device about the weights, which a graph can't. npp: NVIDIA's nppiFilterBorder. torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's
 # by name. Images of uint8 go to float32 and back for the last three.
 PEERS = {
     "cpu": ("opencv", "torch", "im2col"),
@@ -104,16 +104,20 @@ def _opencv(images: list[Tensor], weights: Tensor) -> Function:
 
 
 def _cupy(images: list[Tensor], weights: Tensor) -> Function:
-    """Results are allocated beforehand: in a graph CuPy's own allocator can't."""
+    """CuPy gets its memory from torch here: its own allocator can't serve a graph that is being captured."""
     cupy: Any = importlib.import_module("cupy")
     ndimage: Any = importlib.import_module("cupyx.scipy.ndimage")
     arrays, kernel = [cupy.asarray(image) for image in images], cupy.asarray(weights)
-    results = [cupy.empty_like(array) for array in arrays]
+    memory = torch.cuda.memory
+    allocator = cupy.cuda.PythonFunctionAllocator(
+        lambda size, device: memory.caching_allocator_alloc(size, device, torch.cuda.current_stream()),
+        lambda pointer, _: memory.caching_allocator_delete(pointer),
+    )
 
     def call(index: int) -> Any:
-        place = index % len(images)
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            return ndimage.correlate(arrays[place], kernel, output=results[place], mode="constant")
+        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+        with stream, cupy.cuda.using_allocator(allocator.malloc):
+            return ndimage.correlate(arrays[index % len(arrays)], kernel, mode="constant")
 
     return call
 
@@ -140,7 +144,7 @@ def _contenders(
         elif peer == "cudnn_algorithms":
             for name, convolve in _cudnn(images[0], extent).items():
                 result[name] = rotated(partial(_in_floats, convolve, weights=weights))
-        elif peer in by_arrays:
+        elif peer in by_arrays and (peer != "cupy" or images[0].is_floating_point()):
             result[peer] = by_arrays[peer](images, weights)
     return result
 
