@@ -62,17 +62,23 @@ CONVX_DEVICE Place place_of(const Arguments<T>& a, uint32_t warp, int lane) {
   return place;
 }
 
-// Rows of a lane at the edge of the image.
-template <class T, int Columns, int Rows>
+// Rows of a lane at the edge of the image; aligned strips lie inside it or beside it as a whole.
+template <bool Aligned, class T, int Columns, int Rows>
 CONVX_DEVICE void load_edge(const Arguments<T>& a, const T* image, const Place& place,
                             Words<T, Columns> (&rows)[Rows]) {
-  int offset[Columns];
-  CONVX_UNROLL
-  for (int j = 0; j < Columns; ++j) offset[j] = near_border_index(place.column + j, a.width, a.border);
+  const bool vectors = Aligned && place.column >= 0 && place.column < a.width;
+  if (Aligned && !vectors && a.border == Border::zero) return;
+  int offset[Columns] = {};
+  if (!vectors) {
+    CONVX_UNROLL
+    for (int j = 0; j < Columns; ++j) offset[j] = near_border_index(place.column + j, a.width, a.border);
+  }
   CONVX_UNROLL
   for (int i = 0; i < Rows; ++i) {
     const int row = near_border_index(place.row + i, a.height, a.border);
-    if (row >= 0) rows[i] = gather_strip<T, Columns>(image + static_cast<int64_t>(row) * a.width, offset);
+    if (row < 0) continue;
+    const T* from = image + static_cast<int64_t>(row) * a.width;
+    rows[i] = vectors ? load_strip<T, Columns>(from + place.column) : gather_strip<T, Columns>(from, offset);
   }
 }
 
@@ -112,7 +118,7 @@ filter_strip_kernel(Arguments<T> a) {
       rows[i] = kAligned ? load_strip<T, kColumns>(row) : load_ragged_strip<T, kColumns>(row);
     }
   } else if (place.loads) {
-    load_edge(a, image, place, rows);
+    load_edge<kAligned>(a, image, place, rows);
   }
 
   using Piece = typename Taps<Filter>::Piece;
@@ -127,6 +133,7 @@ filter_strip_kernel(Arguments<T> a) {
   const int64_t plane = static_cast<int64_t>(a.out_height) * a.out_width;
   T* result = a.result + (place.image * a.filters_count + first_filter) * plane +
               (static_cast<int64_t>(place.result_row) * a.out_width + place.result_column);
+  const int made = place.makes ? a.out_height - place.result_row : 0;
   CONVX_NO_UNROLL
   for (int f = 0; f < filters; ++f, result += plane) {
     Taps<Filter> filter(taps, f);
@@ -170,7 +177,7 @@ filter_strip_kernel(Arguments<T> a) {
       }
       constexpr int o = i - (Filter - 1);
       if constexpr (o >= 0) {
-        if (place.makes && place.result_row + o < a.out_height) {
+        if (o < made) {
           activate(sum[o], a.activation);
           T* to = result + static_cast<int64_t>(o) * a.out_width;
           if constexpr (kAligned) {
