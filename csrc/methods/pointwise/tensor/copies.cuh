@@ -281,10 +281,21 @@ class Copies {
     static_assert(Size::kStageDepth % kFlight == 0, "whole flights");
     CONVX_NO_UNROLL
     for (int begin = 0; begin < Size::kStageDepth; begin += kFlight) {
+      T loaded[8] = {};
       CONVX_UNROLL
       for (int i = 0; i < 8; ++i) {
         const int row = begin + first + i * kChannelStep, channel = channel_of_row(row);
-        copy_elements<1>(stage + row * Size::kPitch, source + channel * shape_.source_stride, channel < left);
+        const T* const from = source + channel * shape_.source_stride;
+        if constexpr (sizeof(T) >= 4) {
+          copy_elements<1>(stage + row * Size::kPitch, from, channel < left);
+        } else if (channel < left) {
+          loaded[i] = load<T, 1>(from).element[0];
+        }
+      }
+      // Two bytes are too few for an asynchronous copy: all are on their way before the first is stored.
+      if constexpr (sizeof(T) < 4) {
+        CONVX_UNROLL
+        for (int i = 0; i < 8; ++i) stage[(begin + first + i * kChannelStep) * Size::kPitch] = loaded[i];
       }
     }
   }
