@@ -25,9 +25,10 @@ KERNELS = {
     "cpu": ("row_reuse", "both", "column_reuse", "direct"),
     "cuda": ("strip", "row_reuse", "both", "column_reuse", "direct"),
 }
-# opencv: cv2.filter2D with as many threads as torch has. cupy: cupyx.scipy.ndimage.correlate, of floats alone:
-# for integers it asks the device about the weights, which a graph can't. npp: NVIDIA's nppiFilterBorder. torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's
-# by name. Images of uint8 go to float32 and back for the last three.
+# opencv: cv2.filter2D with torch's number of threads. cupy: cupyx.scipy.ndimage.correlate, of floats alone:
+# for integers it asks the device about the weights, which a graph can't. npp: NVIDIA's nppiFilterBorder.
+# torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's by name. Images of
+# uint8 go to float32 and back for the last three.
 PEERS = {
     "cpu": ("opencv", "torch", "im2col"),
     "cuda": ("torch", "im2col", "cudnn_algorithms", "cupy", "npp"),
