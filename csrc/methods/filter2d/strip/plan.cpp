@@ -65,7 +65,7 @@ void append_variant(const FilterProblem& p, const DeviceTraits& device, Variant 
   const double warps = static_cast<double>(geometry.blocks * tile.threads) / 32;
   const double full = std::min(1.0, warps / (16.0 * std::max(device.multiprocessors, 1)));
   plan.predicted_us =
-      2 + lane_us + std::max(bytes_us, issue_us) / efficiency(p, variant) / std::max(full, 0.1);
+      2 + lane_us + std::max(bytes_us, issue_us) / efficiency(p, variant) / std::max(full, 0.4);
   plans.push_back(std::move(plan));
 }
 
