@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import fit_dense, fit_depthwise
 from benchmarks.dense_model import Rates
@@ -24,18 +25,23 @@ from convx import _libraries
 MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "select" / "measured"
 
 
-def _rates(results: Results) -> Rates:
-    """As the planner has them."""
+def planned_device(results: Results) -> Any:
+    """The device of the results, as the planner knows it."""
     device_class = _libraries.core().Device
     name = str(results.environment["device"])
     if name.startswith("cpu"):
-        host = device_class.host_cpu(results.environment["threads"])
-        return Rates(host.bandwidth_GBps, host.fp32_TFLOPs, host.threads)
+        return device_class.host_cpu(results.environment["threads"])
     for key in device_class.known_names():
         known = device_class.known_device(key)
         if name.startswith(known.name):
-            return Rates(known.bandwidth_GBps, known.fp32_TFLOPs, known.multiprocessors)
+            return known
     sys.exit(f"{name} is not among the devices of csrc/problem/device.cpp: add it there and build first")
+
+
+def _rates(results: Results) -> Rates:
+    device = planned_device(results)
+    units = device.threads if str(results.environment["device"]).startswith("cpu") else device.multiprocessors
+    return Rates(device.bandwidth_GBps, device.fp32_TFLOPs, units)
 
 
 def _heading(results: Results, paths: Sequence[Path]) -> str:

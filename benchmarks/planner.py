@@ -30,6 +30,11 @@ class Planner:
         return list(names)
 
 
+def plan_of(problem: Problem, device: Any) -> str:
+    """What auto takes on a device of the planner's."""
+    return _name(_libraries.core().select(core_problem(problem), device, "auto").plan)
+
+
 def _name(plan: Any) -> str:
     return f"{plan.method}/{plan.candidate}" if plan.candidate else str(plan.method)
 

@@ -23,6 +23,9 @@ multiply-adds of the layer take on that device, divided by the time taken, geome
 fast as the device allows. *Peers' best* is the fastest of torch's ways in the same layout and precision.
 *Slower on*: records on which that wins by more than 2 %. On GPUs operands are cold; on CPUs they are where
 the round before left them, in the caches if they fit, and then a layer can beat the floor of memory.
+
+Files of all candidates are what the planner was fitted to afterwards. There a record of auto that says
+`chosen_later` has the time that the same run has of the kernel which auto takes now.
 """
 
 
