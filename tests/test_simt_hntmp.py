@@ -38,6 +38,17 @@ PROBLEMS = {
     "dilation": "channels=6 out_channels=9 size=13,12 filter=3 padding=2 dilation=2",
     "uneven strides and dilation": "channels=5 out_channels=8 size=14,19 filter=3,2 stride=3,2 dilation=1,3",
 }
+# Windows of 16-bit elements come in pairs from an even column on, images in pieces of eight.
+HALF_PROBLEMS = {
+    "a whole image": "channels=24 out_channels=10 size=7,7 filter=3 padding=1 batch=2 bias=1 activation=relu",
+    "a whole image, split": "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1",
+    "whole rows, more than two tiles": "channels=10 out_channels=6 size=16,14 filter=3 padding=1 batch=2",
+    "ragged, from odd and even columns": "channels=8 out_channels=5 size=9,24 filter=3 padding=1 bias=1",
+    "no padding": "channels=6 out_channels=20 size=10,10 filter=3",
+    "more padding than filter": "channels=2 out_channels=6 size=4,6 filter=3 padding=5,4,3,6",
+    "cropped result": "channels=4 out_channels=6 size=12,18 filter=3 padding=0,1,2,0 batch=2",
+    "groups": "channels=24 groups=3 out_channels=12 size=8,16 filter=3 padding=1 bias=1",
+}
 GRADIENTS = {
     "3x3": "channels=12 groups=2 out_channels=20 size=9,10 filter=3 padding=1",
     "a whole image": "channels=10 out_channels=12 size=7,7 filter=3 padding=1",
@@ -83,6 +94,10 @@ def test_other_types(driver: Path, device: str, dtype: str) -> None:
     lines = [
         chosen_line(problem, device, "shuffled", dtype=dtype) for problem in list(PROBLEMS.values())[::3]
     ]
+    whole = {"taps", "general", "taps_split"}
+    if dtype != "float64":
+        lines += [chosen_line(problem, device, "shuffled", dtype=dtype) for problem in HALF_PROBLEMS.values()]
+        whole |= {"tile", "small", "image", "rows", "image_split"}
     gradients = list(GRADIENTS.values())[::2]
     lines += [
         chosen_line(problem, device, "reverse", dtype=dtype, operation="input_grad") for problem in gradients
@@ -90,4 +105,4 @@ def test_other_types(driver: Path, device: str, dtype: str) -> None:
     lines.append(chosen_line(SPLITS, device, "forward", dtype=dtype))
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
-    assert tiles(output) >= {"taps", "general", "taps_split"}
+    assert tiles(output) >= whole

@@ -9,11 +9,11 @@
 namespace convx::hntmp {
 
 // Issue slots of a warp for one staged source channel of each of its slots.
-inline double stage_instructions(const Geometry& g, const Sweep& s) {
+inline double stage_instructions(const Geometry& g, const Sweep& s, int64_t element_bytes) {
   const Tile& tile = g.tile;
   double products = static_cast<double>(tile.sums() * s.taps());
   double loads = 0, other = 60;
-  if (tile.filter_height > 0) {
+  if (tile.whole_filter()) {
     const int64_t outside = tile.staging == Staging::window ? 0 : tile.filter_width / 2;
     // Taps on the padding left and right, and in a whole image above and below, are not issued.
     const double across = 1 - 2.0 * static_cast<double>(outside) / (3.0 * tile.width);
@@ -28,6 +28,7 @@ inline double stage_instructions(const Geometry& g, const Sweep& s) {
     loads = static_cast<double>(s.taps() * (tile.pixels() + tile.filters));
     other += static_cast<double>(s.taps() * (tile.pixels() + 15));
   }
+  if (tile.whole_filter() && element_bytes == 2) loads *= 2;  // each is widened
   return 1.08 * products + loads + other;
 }
 
@@ -37,15 +38,10 @@ inline double stage_copies(const Geometry& g, const Sweep& s, int64_t element_by
   const double positions = static_cast<double>(g.window_height * g.window_width);
   const double slots = static_cast<double>(g.slots());
   const double weights = static_cast<double>(g.tile.filters * s.taps() * element_bytes) / 16;
-  switch (g.tile.staging) {
-    case Staging::image:
-      return slots * positions / 4 / lanes + weights;
-    case Staging::rows:
-      return slots * std::ceil(positions / 2 / lanes) + weights;
-    case Staging::window:
-      break;
+  if (g.tile.staging == Staging::image) {
+    return slots * positions * static_cast<double>(element_bytes) / 16 / lanes + weights;
   }
-  return slots * std::ceil(positions / lanes) + weights;
+  return slots * std::ceil(positions / (g.tile.pairs(element_bytes) ? 2 : 1) / lanes) + weights;
 }
 
 inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem& problem,
@@ -70,11 +66,11 @@ inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem&
   const double busy = std::min(4.0, std::min(of_processor, resident) * warps);  // schedulers with a warp
 
   // Without asynchronous copies a stage's loads wait for memory, beside what other warps compute.
-  const bool waits = !cuda || bytes == 2;
+  const bool waits = !cuda || (bytes == 2 && !g.tile.whole_filter());
   const double wait = waits ? 900 / std::max(1.0, std::min(of_processor, resident) * warps / 4) : 0;
   // A scheduler with one warp alone waits for shared memory (measured: a third more time than with two).
   const double alone = std::min(of_processor, resident) * warps < 8 ? 1.4 : 1.1;
-  const double issue = stages * of_processor * warps / busy * (stage_instructions(g, s) * alone + wait);
+  const double issue = stages * of_processor * warps / busy * (stage_instructions(g, s, bytes) * alone + wait);
   const double copies = stages * of_processor * warps * stage_copies(g, s, bytes) * 7;
   const double stage_traffic = static_cast<double>(g.slots() * g.window_height * g.window_width * bytes +
                                                    g.lanes * g.tile.filters * s.taps() * bytes);

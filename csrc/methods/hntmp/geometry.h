@@ -67,7 +67,7 @@ struct Geometry {
   int64_t lanes, lane_filters, warps, splits;
   int64_t window_height, window_width;  // source elements of a tile
   int64_t tiles_down, tiles_across, channel_blocks, channel_groups, blocks;
-  // Shared memory: of a channel in accumulators, of a stage in bytes.
+  // Shared memory: of a channel in staged elements, of a stage in bytes.
   int64_t channel_stride, weight_offset, stage_bytes, shared_bytes;
 
   int64_t slots() const { return lanes / lane_filters; }
@@ -83,21 +83,22 @@ inline Geometry geometry_of(const Sweep& s, int tile_index, DType dtype, int64_t
   g.lanes = lanes, g.lane_filters = lane_filters, g.warps = warps, g.splits = splits;
   const Tile& tile = g.tile;
   g.window_height = (tile.height - 1) * s.stride_h + (s.filter_height - 1) * s.dilation_h + 1;
-  g.window_width = tile.staging == Staging::window
-                       ? (tile.width - 1) * s.stride_w + (s.filter_width - 1) * s.dilation_w + 1
-                       : tile.width;
+  const int64_t element_bytes = element_size(dtype), sum_bytes = dtype == DType::float64 ? 8 : 4;
+  g.window_width = tile.staged_columns(
+      (tile.width - 1) * s.stride_w + (s.filter_width - 1) * s.dilation_w + 1, element_bytes);
   if (tile.staging == Staging::image) g.window_height = tile.height;
   g.tiles_down = divide_up(s.result_height, tile.height);
   g.tiles_across = divide_up(s.result_width, tile.width);
   g.channel_blocks = divide_up(s.result_channels, g.block_channels());
   g.channel_groups = divide_up(s.source_channels, g.slots());
   g.blocks = s.batch * s.groups * g.channel_blocks * splits * g.tiles_down * g.tiles_across;
-  // Lanes of different slots read at this stride: an odd one meets no bank conflict, and neither does 126.
+  // Lanes of different slots read at this stride: an odd number of words meets no bank conflict, and neither
+  // do 126 words, nor 49 elements of 16 bits.
   const int64_t positions = g.window_height * g.window_width;
-  g.channel_stride = tile.staging == Staging::rows ? positions : positions | 1;
-  const int64_t sum_bytes = dtype == DType::float64 ? 8 : 4;
-  g.weight_offset = divide_up(g.slots() * g.channel_stride * sum_bytes, 16) * 16;
-  g.stage_bytes = g.weight_offset + divide_up(lanes * tile.filters * s.taps() * element_size(dtype), 16) * 16;
+  g.channel_stride = tile.pairs(element_bytes) ? 2 * (positions / 2 | 1) : positions | 1;
+  const int64_t staged_bytes = tile.whole_filter() ? element_bytes : sum_bytes;
+  g.weight_offset = divide_up(g.slots() * g.channel_stride * staged_bytes, 16) * 16;
+  g.stage_bytes = g.weight_offset + divide_up(lanes * tile.filters * s.taps() * element_bytes, 16) * 16;
   // The warps' sums take the place of their rings.
   g.shared_bytes =
       std::max(warps * tile.stages * g.stage_bytes, warps * g.block_channels() * tile.pixels() * sum_bytes);

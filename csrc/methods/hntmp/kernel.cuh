@@ -3,6 +3,8 @@
 // At the end sums meet by shuffles over the lanes of a filter group, then in shared memory over the warps,
 // always in the same order.
 #pragma once
+#include <type_traits>
+
 #include "methods/epilogue.cuh"
 #include "methods/hntmp/stage.cuh"
 #include "methods/hntmp/taps.cuh"
@@ -112,6 +114,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   using A = Accumulator<T>;
   constexpr Tile kTile = tile_of(TileAt);
   constexpr int kStages = kTile.stages;
+  using Staged = std::conditional_t<kTile.whole_filter(), T, A>;
   CONVX_DYNAMIC_SHARED(shared);
   const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
   const int warps = static_cast<int>(blockDim.x) / Lanes;
@@ -134,16 +137,18 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
 
   // A window's elements lie at the same places of every plane; the first row of `rows` may be above it. The
   // height of filters that come row by row is known at run time, and seven at most.
-  constexpr bool kKnown = kTile.filter_height > 0, kRowPieces = kTile.staging == Staging::rows;
-  constexpr int kCount = kRowPieces ? 2 : 1;
-  constexpr int kWidth =
-      kRowPieces || kTile.any() ? kTile.width : (kTile.width - 1) * kTile.stride + kTile.filter_width;
+  constexpr bool kKnown = kTile.whole_filter(), kRowPieces = kTile.staging == Staging::rows;
+  constexpr int kCount = kTile.pairs(sizeof(T)) ? 2 : 1;
+  constexpr int kNeeded = kTile.any() ? kTile.width : (kTile.width - 1) * kTile.stride + kTile.filter_width;
+  constexpr int kWidth = kTile.staged_columns(kNeeded, sizeof(T));
   constexpr int kHeight = (kTile.height - 1) * kTile.stride + (kKnown ? kTile.filter_height : 7);
+  const int before = kCount == 2 && !kRowPieces ? column & 1 : 0;  // columns staged before the window
   constexpr int kMost = kTile.any() ? 1 : kHeight * kWidth / kCount;
   const Pieces<Lanes, kCount, kMost> pieces(
       kKnown ? kMost : a.window_positions, lane, [&](int piece, bool& inside) {
         const int down = piece * kCount / kWidth;
-        const int y = row + down, x = (kRowPieces ? 0 : column) + piece * kCount - down * kWidth;
+        const int y = row + down;
+        const int x = (kRowPieces ? 0 : column - before) + piece * kCount - down * kWidth;
         inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
         return inside ? y * a.source_width + x : 0;
       });
@@ -158,7 +163,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   const auto stage_window = [&](unsigned char* to) {
     constexpr Tile kStaged = tile_of(TileAt);
     const int channels = min(a.source_channels - channel, a.slots);
-    A* const window = reinterpret_cast<A*>(to);
+    Staged* const window = reinterpret_cast<Staged*>(to);
     if constexpr (kStaged.staging == Staging::image) {
       stage_pieces<Lanes, 0>(window, source, channels * kStaged.pixels(), a.slots * kStaged.pixels(), lane);
     } else if constexpr (kStaged.any()) {
@@ -200,11 +205,11 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     channel += step;
     commit_copies();
     fill = fill + a.stage_bytes == ring_bytes ? 0 : fill + a.stage_bytes;
-    const A* window = reinterpret_cast<const A*>(ring + use) + slot * a.channel_stride;
+    const Staged* window = reinterpret_cast<const Staged*>(ring + use) + slot * a.channel_stride;
     const T* taps = reinterpret_cast<const T*>(ring + use + a.weight_offset) + slot * a.weight_elements +
                     filters * kTile.filters;
     if constexpr (kKnown) {
-      add_filter<TileAt>(sum, window, taps, a.block_channels);
+      add_filter<TileAt>(sum, window + before, taps, a.block_channels);
     } else if constexpr (kTile.any()) {
       add_taps<TileAt>(a, sum, window, taps);
     } else {

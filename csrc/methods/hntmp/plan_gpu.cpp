@@ -21,20 +21,23 @@ bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
   if (s.stride_h != tile.stride || s.stride_w != tile.stride || s.filter_width != tile.filter_width)
     return false;
   if (tile.filter_height != 0 && s.filter_height != tile.filter_height) return false;
-  if (tile.staging == Staging::window) return true;
+  const int64_t element_bytes = element_size(problem.dtype);
+  if (tile.staging == Staging::window) return !tile.pairs(element_bytes) || s.source_width % 2 == 0;
   // Only the padding around the very columns that there are is left out.
   const bool same_width = s.source_width == tile.width && s.result_width == tile.width && s.left == 1;
   if (tile.staging == Staging::rows) return same_width && s.top == 1;
   return same_width && s.top == 1 && s.source_height == tile.height && s.result_height == tile.height &&
-         s.source_channels * tile.pixels() % 4 == 0;  // 16-byte pieces from any image on
+         s.source_channels * tile.pixels() * element_bytes % 16 == 0;  // pieces from any image on
 }
 
 // Shared memory, offsets, and no lanes without filters where fewer would do.
 bool is_possible(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem,
                  const DeviceTraits& device) {
-  if (g.block_channels() * element_size(problem.dtype) < 16) return false;  // pieces of filters
-  // Images of the channels of a stage begin and end with whole pieces.
-  if (g.tile.staging == Staging::image && g.slots() * g.tile.pixels() % 4 != 0) return false;
+  // Filters of a stage's channels, and of all, begin and end with whole pieces of 16 bytes; images as well.
+  const int64_t element_bytes = element_size(problem.dtype);
+  const int64_t filter_bytes = g.block_channels() * s.taps() * element_bytes;
+  if (g.slots() * filter_bytes % 16 != 0 || s.source_channels * filter_bytes % 16 != 0) return false;
+  if (g.tile.staging == Staging::image && g.slots() * g.tile.pixels() * element_bytes % 16 != 0) return false;
   // More slots take more shared memory, so that the lean tile may need lanes without filters.
   if (index != kAnyLean && g.lane_filters > 2 && g.block_channels() / 2 >= s.result_channels) return false;
   if (g.warps > 1 && g.warps / 2 * g.splits >= g.channel_groups) return false;

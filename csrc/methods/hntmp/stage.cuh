@@ -59,7 +59,7 @@ CONVX_DEVICE void stage_any_window(const Arguments<T, A>& a, A* shared, const T*
 }
 
 // Pieces of Count elements of a window, at most Most of a channel: where each lies in a plane does not change
-// from channel to channel.
+// from channel to channel. Single elements come as the type that sums have.
 template <int Lanes, int Count, int Most>
 class Pieces {
  public:
@@ -76,8 +76,8 @@ class Pieces {
     }
   }
 
-  template <class T, class A>
-  CONVX_DEVICE void stage(const Arguments<T, A>& a, A* shared, const T* source, int channels) const {
+  template <class T, class A, class Staged>
+  CONVX_DEVICE void stage(const Arguments<T, A>& a, Staged* shared, const T* source, int channels) const {
     constexpr int kBytes = Count * sizeof(T);
     shared += lane_ * Count;
     CONVX_NO_UNROLL

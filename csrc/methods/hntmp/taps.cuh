@@ -15,28 +15,29 @@ CONVX_DEVICE void load_filters(Accumulator<T> (&to)[Count], const T* from) {
 }
 
 // One input row, of which the first `Outside` and the last are padding that is not staged.
-template <int Width, int Outside, class A>
-CONVX_DEVICE void load_row(A (&row)[Width], const A* from) {
+template <int Width, int Outside, class A, class Staged>
+CONVX_DEVICE void load_row(A (&row)[Width], const Staged* from) {
   CONVX_UNROLL
-  for (int i = Outside; i < Width - Outside; ++i) row[i] = from[i - Outside];
+  for (int i = Outside; i < Width - Outside; ++i) row[i] = widen(from[i - Outside]);
 }
 
 // A 3x3 filter in registers; each input row serves the result rows that it touches.
 template <int TileAt, class T, class A>
-CONVX_DEVICE void add_filter(A (&sum)[tile_of(TileAt).sums()], const A* source, const T* weight, int block) {
+CONVX_DEVICE void add_filter(A (&sum)[tile_of(TileAt).sums()], const T* source, const T* weight, int block) {
   constexpr Tile kTile = tile_of(TileAt);
   constexpr int kTaps = kTile.filter_height * kTile.filter_width, kFilters = kTile.filters;
   constexpr bool kImage = kTile.staging == Staging::image;
   constexpr int kOutside = kTile.staging == Staging::window ? 0 : kTile.filter_width / 2;
   constexpr int kRowsOutside = kImage ? kTile.filter_height / 2 : 0;
   constexpr int kRows = kTile.height + kTile.filter_height - 1, kWidth = kTile.width + kTile.filter_width - 1;
+  constexpr int kStaged = kTile.staged_columns(kWidth, sizeof(T));
   A filter[kTaps][kFilters];
   CONVX_UNROLL
   for (int tap = 0; tap < kTaps; ++tap) load_filters(filter[tap], weight + tap * block);
   unrolled_steps<kRows - 2 * kRowsOutside>([&](auto step) {
     const int input = step + kRowsOutside;
     A row[kWidth];
-    load_row<kWidth, kOutside>(row, source + step * (kWidth - 2 * kOutside));
+    load_row<kWidth, kOutside>(row, source + step * kStaged);
     CONVX_UNROLL
     for (int f = 0; f < kTile.filter_height; ++f) {
       const int y = input - f;

@@ -8,7 +8,7 @@ namespace convx::hntmp {
 
 // How a warp brings its channels into shared memory. window: the tile's input with its halo, element by
 // element, zeros for the padding. image: the whole image, which is the tile, in 16-byte pieces. rows: whole
-// rows in 8-byte pieces. In the last two, taps left and right of the image are not computed at all.
+// rows in pairs of elements. In the last two, taps left and right of the image are not computed at all.
 enum class Staging : uint8_t { window, image, rows };
 
 struct Tile {
@@ -21,6 +21,17 @@ struct Tile {
   constexpr int pixels() const { return height * width; }
   constexpr int sums() const { return filters * pixels(); }
   constexpr bool any() const { return stride == 0; }
+  // Then inputs lie in shared memory as they came; else as the type that sums have.
+  constexpr bool whole_filter() const { return filter_height > 0; }
+  // No asynchronous copy has 2 bytes: windows of such elements come in pairs, from an even column on.
+  constexpr bool pairs(int64_t element_bytes) const {
+    return staging == Staging::rows || (whole_filter() && staging == Staging::window && element_bytes == 2);
+  }
+  // Of a row with so many columns that the tile's results need.
+  constexpr int64_t staged_columns(int64_t needed, int64_t element_bytes) const {
+    if (staging != Staging::window) return width;
+    return pairs(element_bytes) ? (needed + 2) / 2 * 2 : needed;
+  }
 };
 
 // A register loaded from shared memory costs about one issue slot, as a multiply-add does: so tiles are wide.
@@ -59,11 +70,9 @@ constexpr Tile tile_of(int index) {
   return kTileTable[index];
 }
 
-// The tiles that keep a whole filter are for float32: 16 bits have faster units than these, and float64's
-// sums and rows take twice the registers.
+// float64's sums and rows take twice the registers.
 constexpr bool has_dtype(int index, DType dtype) {
-  if (dtype == DType::float64) return index == kTaps3 || index == kTaps5 || index >= kAny;
-  return dtype == DType::float32 || index >= kTaps1;
+  return dtype != DType::float64 || index == kTaps3 || index == kTaps5 || index >= kAny;
 }
 
 }  // namespace convx::hntmp
