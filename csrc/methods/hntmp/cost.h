@@ -66,11 +66,12 @@ inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem&
   const double busy = std::min(4.0, std::min(of_processor, resident) * warps);  // schedulers with a warp
 
   // Without asynchronous copies a stage's loads wait for memory, beside what other warps compute.
-  const bool waits = !cuda || (bytes == 2 && !g.tile.whole_filter());
+  const bool waits = !cuda || (bytes == 2 && g.tile.any());
   const double wait = waits ? 900 / std::max(1.0, std::min(of_processor, resident) * warps / 4) : 0;
   // A scheduler with one warp alone waits for shared memory (measured: a third more time than with two).
   const double alone = std::min(of_processor, resident) * warps < 8 ? 1.4 : 1.1;
-  const double issue = stages * of_processor * warps / busy * (stage_instructions(g, s, bytes) * alone + wait);
+  const double issue =
+      stages * of_processor * warps / busy * (stage_instructions(g, s, bytes) * alone + wait);
   const double copies = stages * of_processor * warps * stage_copies(g, s, bytes) * 7;
   const double stage_traffic = static_cast<double>(g.slots() * g.window_height * g.window_width * bytes +
                                                    g.lanes * g.tile.filters * s.taps() * bytes);

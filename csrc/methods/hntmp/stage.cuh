@@ -78,8 +78,19 @@ class Pieces {
 
   template <class T, class A, class Staged>
   CONVX_DEVICE void stage(const Arguments<T, A>& a, Staged* shared, const T* source, int channels) const {
+    if constexpr (Count * sizeof(T) >= 4) {
+      stage_async(a, shared + lane_ * Count, source, channels);
+    } else {
+      stage_at_once(a, shared + lane_, source, channels);
+    }
+  }
+
+ private:
+  static constexpr int kSteps = (Most + Lanes - 1) / Lanes;
+
+  template <class T, class A>
+  CONVX_DEVICE void stage_async(const Arguments<T, A>& a, T* shared, const T* source, int channels) const {
     constexpr int kBytes = Count * sizeof(T);
-    shared += lane_ * Count;
     CONVX_NO_UNROLL
     for (int slot = 0; slot < a.slots; ++slot, source += a.source_plane, shared += a.channel_stride) {
       const uint32_t inside = slot < channels ? inside_ : 0;
@@ -87,17 +98,39 @@ class Pieces {
       for (int i = 0; i < kSteps; ++i) {
         if (!(present_ >> i & 1)) continue;
         const bool valid = inside >> i & 1;
-        if constexpr (Count == 1) {
-          copy_element(shared + i * Lanes, source + offset_[i], valid);
-        } else {
-          copy_async<kBytes>(shared + i * Lanes * Count, source + offset_[i], valid ? kBytes : 0);
-        }
+        copy_async<kBytes>(shared + i * Lanes * Count, source + offset_[i], valid ? kBytes : 0);
       }
     }
   }
 
- private:
-  static constexpr int kSteps = (Most + Lanes - 1) / Lanes;
+  // What no asynchronous copy can bring: elements of several channels are on their way at once.
+  template <class T, class A>
+  CONVX_DEVICE void stage_at_once(const Arguments<T, A>& a, A* shared, const T* source, int channels) const {
+    // Tiles of 1x1 filters have the most sums, and few registers for more.
+    constexpr int kChannels = kSteps == 1 || kSteps > 4 ? 2 : kSteps > 2 ? 4 : 8;
+    CONVX_NO_UNROLL
+    for (int slot = 0; slot < a.slots; slot += kChannels) {
+      T value[kChannels][kSteps];
+      CONVX_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        const uint32_t inside = slot + c < channels ? inside_ : 0;
+        CONVX_UNROLL
+        for (int i = 0; i < kSteps; ++i) {
+          value[c][i] = inside >> i & 1 ? source[offset_[i]] : T{};
+        }
+        source += a.source_plane;
+      }
+      CONVX_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        CONVX_UNROLL
+        for (int i = 0; i < kSteps; ++i) {
+          if (slot + c < a.slots && (present_ >> i & 1)) shared[i * Lanes] = widen(value[c][i]);
+        }
+        shared += a.channel_stride;
+      }
+    }
+  }
+
   int lane_;
   uint32_t inside_ = 0, present_ = 0;
   int offset_[kSteps];
