@@ -182,14 +182,16 @@ class Finish {
       for (int i = 0; i < 4; ++i) {
         CONVX_UNROLL
         for (int t = 0; t < kFragments; ++t) {
-          // Columns beyond a plane hold what was in shared memory.
-          const bool counts =
-              How != kPlanes || Cell::column(sums_.lane, i) + t * Size::kFragmentColumns < shape_.plane;
-          zero = counts ? multiply_add(sums_.sum[m][i][t], 0.0f, zero) : zero;
+          zero = is_in_plane(i, t) ? multiply_add(sums_.sum[m][i][t], 0.0f, zero) : zero;
         }
       }
     }
     return zero != 0;
+  }
+
+  // Columns beyond a plane hold what was in shared memory.
+  CONVX_DEVICE bool is_in_plane(int i, int t) const {
+    return How != kPlanes || Cell::column(sums_.lane, i) + t * Size::kFragmentColumns < shape_.plane;
   }
 
   CONVX_DEVICE uint32_t pixel_of(int i, int t) const {
@@ -206,7 +208,7 @@ class Finish {
     const int row = first_row_ + m * 16 + Cell::row_step(i);
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kFragments; ++turn) {
-      const float first = is_finite(values[0])
+      const float first = !is_in_plane(i, turn) || is_finite(values[0])
                               ? values[0]
                               : exact_sum(shape_, filters_, source_, sums_.group, row, pixel_of(i, turn));
       CONVX_UNROLL
