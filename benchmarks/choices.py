@@ -36,8 +36,9 @@ def problem_of(record: Record) -> Problem:
 
 
 def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Shape], bool]) -> Times:
-    """Times of convx's kernels, and of torch's convolution in the same layout as "native", on the wanted
-    layers."""
+    """Times on the wanted layers. Native has those of torch's convolution in the same layout on GPUs, and
+    where it was not measured itself."""
+    torchs: dict[Problem, float] = {}
     samples: dict[Problem, dict[str, list[float]]] = {}
     for record in records:
         if "shape" not in record or not wanted(Shape(**record["shape"])) or (on_gpu and record["warm"]):
@@ -45,7 +46,10 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
         times = samples.setdefault(problem_of(record), {})
         times.setdefault(record["method"], []).append(record["convx_us"])
         if record["chosen_by"] == "auto" and "torch" in record["peers_us"]:
-            times.setdefault("native", []).append(record["peers_us"]["torch"])
+            torchs[problem_of(record)] = record["peers_us"]["torch"]
+    for problem, us in torchs.items():
+        if on_gpu or "native" not in samples[problem]:
+            samples[problem].setdefault("native", []).append(us)
     return {
         problem: {name: geomean(values) for name, values in times.items()}
         for problem, times in samples.items()

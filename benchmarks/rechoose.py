@@ -1,8 +1,8 @@
 """What auto takes since a fit, in the results that it was made from: `python -m benchmarks.rechoose FILE`.
 
 A run over all candidates has auto's records of the planner before the fit. They are replaced by what the same
-run has of the kernel that the planner takes now: the forced record's time or, for native, torch's own in the
-same layout. Such records say `chosen_later`.
+run has of the kernel that the planner takes now: the forced record's time or, for native on GPUs, torch's own
+in the same layout. Such records say `chosen_later`.
 """
 
 from __future__ import annotations

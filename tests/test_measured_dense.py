@@ -27,6 +27,8 @@ from benchmarks.suites import Case, Problem, Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 H200 = _core.Device.known_device("h200")
+CPU = _core.Device.host_cpu(2)
+needs_avx512 = pytest.mark.skipif(CPU.isa != "avx512", reason="times were measured on CPUs with AVX-512")
 
 
 def dense(size: int, channels: int, filters: int, filter_size: int, batch: int, **changes: Any) -> Problem:
@@ -115,7 +117,7 @@ def test_the_correction_goes_through_what_was_measured_and_ends_far_away() -> No
     assert model.at([far]) == pytest.approx([plain], rel=0.01)
 
 
-def read_models(path: Path) -> dict[dense_model.Series, dense_model.Model]:
+def read_models(path: Path, rates: dense_model.Rates = RATES) -> dict[dense_model.Series, dense_model.Model]:
     """What was written for the planner."""
     file = MeasuredFile(path)
     models = {}
@@ -126,15 +128,33 @@ def read_models(path: Path) -> dict[dense_model.Series, dense_model.Model]:
         )
         correction = file.correction(*points, False, operation, dtype, key.layout, key.tf32)
         coefficients = np.array([float(value) for value in values.split(",")])
-        models[key] = dense_model.Model(coefficients, correction, RATES)
+        models[key] = dense_model.Model(coefficients, correction, rates)
     return models
 
 
 H200_DENSE = ROOT / "csrc/select/measured/nvidia_h200_dense.inc"
+CPU_DENSE = ROOT / "csrc/select/measured/cpu_2_cores_avx512_dense.inc"
+CPU_RATES = dense_model.Rates(CPU.bandwidth_GBps, CPU.fp32_TFLOPs, CPU.threads)
 
 
-def test_the_planner_computes_what_the_model_says() -> None:
-    models = read_models(H200_DENSE)
+@pytest.mark.parametrize(
+    "path, rates, device, expected",
+    [
+        pytest.param(H200_DENSE, RATES, H200, {"native", "pointwise/fma", "pointwise/tensor3"}, id="h200"),
+        pytest.param(
+            CPU_DENSE,
+            CPU_RATES,
+            CPU,
+            {"native", "pointwise/filters", "hntmp/cpu"},
+            id="cpu",
+            marks=needs_avx512,
+        ),
+    ],
+)
+def test_the_planner_computes_what_the_model_says(
+    path: Path, rates: dense_model.Rates, device: _core.Device, expected: set[str]
+) -> None:
+    models = read_models(path, rates)
     assert models and all(model.correction.problems for model in models.values())
     compared: dict[str, int] = {}
     for key, model in models.items():
@@ -142,11 +162,11 @@ def test_the_planner_computes_what_the_model_says() -> None:
             shape = problem.shape
             odd = Shape(shape.in_channels + 3, shape.size + 1, shape.out_channels + 5, shape.filter, 1, 1)
             for each in (problem, replace(problem, case=replace(problem.case, shape=odd), batch=3)):
-                plan = plan_of(key.algorithm, each, H200)
+                plan = plan_of(key.algorithm, each, device)
                 if plan and plan.source != "estimated":
                     assert plan.predicted_us == pytest.approx(model.at([each])[0], rel=2e-3), (key, each)
                     compared[key.algorithm] = compared.get(key.algorithm, 0) + 1
-    assert {"native", "pointwise/fma", "pointwise/tensor3"} <= compared.keys()
+    assert expected <= compared.keys()
 
 
 def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
@@ -217,8 +237,16 @@ def test_dense_layers_unlike_the_measured_ones_are_estimated() -> None:
     for changes in unlike:
         for row in _core.explain(core_dense(**changes), H200):
             assert all(plan.source == "estimated" for plan in row.plans), changes
-    for device in (_core.Device.host_cpu(2), _core.Device.known_device("mi300")):
-        assert dense_plan("native", device).source == "estimated"
+    assert dense_plan("native", _core.Device.known_device("mi300")).source == "estimated"
+    assert dense_plan("native", CPU, operation="input_grad").source == "estimated"
+
+
+@needs_avx512
+def test_cpus_have_times_of_the_two_cores_that_were_measured() -> None:
+    plan, more = dense_plan("native", CPU), dense_plan("native", _core.Device.host_cpu(4))
+    assert plan.source == "measured on 2 cores with AVX-512"
+    assert more.source == "scaled from 2 cores with AVX-512"
+    assert plan.predicted_us / 3 < more.predicted_us < plan.predicted_us
 
 
 def test_another_gpu_has_dense_times_by_its_own_rates() -> None:
@@ -255,16 +283,21 @@ def test_torchs_convolutions_take_as_long_as_they_do(
 
 
 @pytest.mark.parametrize(
-    "path", sorted(fit.RESULTS.glob("nvidia-h200/*_candidates.json")), ids=lambda path: path.stem
+    "device, path",
+    [
+        pytest.param(device, path, marks=marks, id=f"{folder} {path.stem}")
+        for folder, device, marks in (("nvidia-h200", H200, ()), ("cpu-2-cores-avx512", CPU, needs_avx512))
+        for path in sorted(fit.RESULTS.glob(f"{folder}/*_candidates.json"))
+    ],
 )
-def test_the_planner_chooses_well_on_all_that_was_measured(path: Path) -> None:
+def test_the_planner_chooses_well_on_all_that_was_measured(device: _core.Device, path: Path) -> None:
     results = load(path)
-    assert str(results.environment["device"]) == H200.name
+    assert str(results.environment["device"]).startswith(device.name)
     made = []
     for wanted in (choices.is_depthwise, choices.is_dense):
-        times = choices.measured_times(list(results.records.values()), True, wanted)
+        times = choices.measured_times(list(results.records.values()), device is H200, wanted)
         for each, measured in times.items():
-            chosen = algorithm_of(_core.select(core_problem(each), H200).plan)
+            chosen = algorithm_of(_core.select(core_problem(each), device).plan)
             if chosen in measured:  # or else it is newer than the file
                 made.append(choices.choice_of(each, measured, chosen))
     assert len(made) > 0.7 * len({choices.problem_of(record) for record in results.records.values()})

@@ -25,6 +25,7 @@ struct Series {
   int first, count;  // of its points
 };
 
+#include "select/measured/cpu_2_cores_avx512_dense.inc"
 #include "select/measured/nvidia_h200_dense.inc"
 
 using Parts = std::array<double, kParts>;
@@ -87,6 +88,10 @@ const std::vector<Machine>& machines() {
        {nvidia_h200_dense_reach, nvidia_h200_dense_layers, nvidia_h200_dense_points},
        std::begin(nvidia_h200_dense),
        std::end(nvidia_h200_dense)},
+      {{"2 cores with AVX-512", Backend::cpu, CpuIsa::avx512, cpu_2_cores_avx512_dense_GBps},
+       {cpu_2_cores_avx512_dense_reach, cpu_2_cores_avx512_dense_layers, cpu_2_cores_avx512_dense_points},
+       std::begin(cpu_2_cores_avx512_dense),
+       std::end(cpu_2_cores_avx512_dense)},
   };
   return all;
 }
