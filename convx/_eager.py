@@ -63,6 +63,16 @@ def _is_transformed() -> bool:
     return functorch_active() or forward_ad._current_level >= 0
 
 
+def is_plain(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Nothing but the result is asked for: no gradient, transform, mode or autocast has a say."""
+    needs_grad = is_grad_enabled() and (
+        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    )
+    return not (
+        needs_grad or _takes_registered_path(input, weight, bias) or _is_transformed() or autocast_active()
+    )
+
+
 class _Conv2d(torch.autograd.Function):
     """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm, allow_tf32."""
 

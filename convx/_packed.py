@@ -15,6 +15,11 @@ _MOST = 8
 _generation = 0
 
 
+def generation() -> int:
+    """Of the plans that were chosen: another number after forget_all."""
+    return _generation
+
+
 def forget_all() -> None:
     """Lets every layer pack anew: other plans may have been chosen."""
     global _generation
@@ -35,9 +40,10 @@ class PackedFilters:
     version. They are no state: copies and pickles of a layer begin without any.
     """
 
-    __slots__ = ("_generation", "_kept", "_memory", "_owner", "_version")
+    __slots__ = ("_generation", "_kept", "_memory", "_owner", "_version", "choices")
 
     def __init__(self) -> None:
+        self.choices: dict[Any, Any] = {}  # which calls are native's: convx._native
         self._kept: dict[Any, Tensor | None] = {}
         self._owner: Tensor | None = None
         self._memory: Tensor | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from convx import _eager
+from convx import _eager, _native
 from convx._arguments import Padding, padding_1d, padding_2d, pair, single
 from convx._packed import PackedFilters
 from convx.filters.functional import filter2d, separable_filter2d
@@ -68,8 +68,9 @@ def conv2d(
             convx.explain shows what each would do. Gradients take the method where it has that gradient,
             with a kernel of their own, and "auto" elsewhere.
         packed: keeps the filters from call to call in the order that the kernel reads, while the weight does
-            not change and no gradient is needed; convx.nn.Conv2d has one of its own. One object for each
-            weight. Writes that the weight's version counter does not see (weight.data) need packed.forget().
+            not change and no gradient is needed, and remembers which calls are native's, which torch then
+            serves straight away. convx.nn.Conv2d has one of its own. One object for each weight. Writes that
+            the weight's version counter does not see (weight.data) need packed.forget().
 
     Returns:
         (batch, out_channels, out_height, out_width), or without batch as the input.
@@ -90,6 +91,12 @@ def conv2d(
     """
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
         _require_tensors(input, weight, bias)
+    if packed is not None:
+        result = _native.conv2d(
+            packed, input, weight, bias, stride, padding, dilation, groups, activation, algorithm
+        )
+        if result is not None:
+            return result
     # Plain ints, the common case, spare the calls.
     strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
     dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)

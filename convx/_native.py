@@ -1,0 +1,105 @@
+"""Calls of a layer that are native's, made by torch's own function: nothing of convx's is left in their way.
+
+The operator would call the same convolution; what it takes to get there counts where that takes microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from convx import _eager, _packed, _planning, ops
+from convx._arguments import allows_tf32, is_channels_last, padding_2d, pair
+
+# Input sizes that a layer's choices are kept of; a network of changing sizes starts anew past that.
+_MOST = 8
+
+
+class Kept(NamedTuple):
+    """What was chosen for a layer's inputs of one size: None where that is another method, or where torch's
+    function would give another layout."""
+
+    generation: int
+    key: tuple[Any, ...]
+    arguments: tuple[Any, ...] | None  # of torch.conv2d, after the tensors
+
+
+def conv2d(
+    packed: _packed.PackedFilters, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor | None:
+    """The result where native is chosen and nothing but the result is asked for, else None: the operator
+    serves all. rest: stride, padding, dilation, groups, activation, algorithm, as users write them."""
+    if input.__class__ is not Tensor and input.__class__ is not Parameter:
+        return None
+    if torch.compiler.is_compiling():
+        return None
+    generation = _packed.generation()
+    kept = packed.choices.get(input.shape)
+    if kept is not None and kept.arguments is None and kept.generation == generation:
+        return None  # a choice that has changed since costs time, nothing else
+    if not _eager.is_plain(input, weight, bias):
+        return None
+    key = (
+        input.stride(),
+        input.dtype,
+        input.device,
+        weight.shape,
+        weight.stride(),
+        weight.dtype,
+        weight.device,
+        bias is None,
+        torch.get_num_threads(),
+        input.is_cuda and allows_tf32(True, input.dtype),
+        *rest,
+    )
+    if kept is None or kept.generation != generation or kept.key != key:
+        kept = Kept(generation, key, _arguments(input, weight, bias, *rest))
+        if len(packed.choices) >= _MOST:
+            packed.choices.clear()
+        packed.choices[input.shape] = kept
+    return None if kept.arguments is None else torch.conv2d(input, weight, bias, *kept.arguments)
+
+
+def _arguments(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    activation: str,
+    algorithm: str,
+) -> tuple[Any, ...] | None:
+    if activation != "none" or input.dim() != 4 or not ops.available:
+        return None
+    layout = torch.channels_last if is_channels_last(input) else torch.contiguous_format
+    if not (input.is_contiguous(memory_format=layout) and weight.is_contiguous(memory_format=layout)):
+        return None
+    tensors = (weight,) if bias is None else (weight, bias)
+    if any(each.dtype != input.dtype or each.device != input.device for each in tensors):
+        return None
+    try:
+        strides, dilations = pair("stride", stride), pair("dilation", dilation)
+        top, bottom, left, right = padding_2d(padding, weight.shape[2:], strides, dilations)
+        problem = _planning.problem(
+            "forward",
+            input.dtype,
+            layout is torch.channels_last,
+            input.shape,
+            weight.shape,
+            strides,
+            (top, bottom, left, right),
+            dilations,
+            groups,
+            bias=bias is not None,
+            allow_tf32=allows_tf32(input.is_cuda, input.dtype),
+        )
+        plan = _planning.core().select(problem, _planning.device(input.device), algorithm).plan
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return None  # the operator says what is wrong
+    is_native = plan.method == "native" and (top, left) == (bottom, right)
+    return (strides, (top, left), dilations, groups) if is_native else None
