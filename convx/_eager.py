@@ -63,13 +63,19 @@ def _is_transformed() -> bool:
     return functorch_active() or forward_ad._current_level >= 0
 
 
+def _needs_grad(first: Tensor, second: Tensor, third: Tensor | None = None) -> bool:
+    return is_grad_enabled() and (
+        first.requires_grad or second.requires_grad or (third is not None and third.requires_grad)
+    )
+
+
 def is_plain(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Nothing but the result is asked for: no gradient, transform, mode or autocast has a say."""
-    needs_grad = is_grad_enabled() and (
-        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    )
     return not (
-        needs_grad or _takes_registered_path(input, weight, bias) or _is_transformed() or autocast_active()
+        _needs_grad(input, weight, bias)
+        or _takes_registered_path(input, weight, bias)
+        or _is_transformed()
+        or autocast_active()
     )
 
 
@@ -261,9 +267,7 @@ def conv2d(
     if _is_transformed():
         output: Tensor = _transformed_conv2d(input, weight, bias, *geometry, "none", *choice)
         return output if activation == "none" else getattr(torch.nn.functional, activation)(output)
-    if is_grad_enabled() and (
-        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    ):
+    if _needs_grad(input, weight, bias):
         separate = _UNFUSED.get(activation)
         if separate is None:
             return _apply_conv2d(  # type: ignore[no-any-return]
@@ -294,7 +298,7 @@ def conv2d_input_grad(
         return _input_grad(output_grad, weight, *rest)
     if _is_transformed():
         return _transformed_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
-    if is_grad_enabled() and (output_grad.requires_grad or weight.requires_grad):
+    if _needs_grad(output_grad, weight):
         return _apply_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
     with BelowAutograd():
         return _input_grad(output_grad, weight, *rest)
@@ -319,7 +323,7 @@ def conv2d_weight_grad(
         return _weight_grad(input, output_grad, *rest)
     if _is_transformed():
         return _transformed_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
-    if is_grad_enabled() and (input.requires_grad or output_grad.requires_grad):
+    if _needs_grad(input, output_grad):
         return _apply_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
     with BelowAutograd():
         return _weight_grad(input, output_grad, *rest)

@@ -14,9 +14,6 @@ from torch.nn import Parameter
 from convx import _eager, _packed, _planning, ops
 from convx._arguments import allows_tf32, is_channels_last, padding_2d, pair
 
-# Input sizes that a layer's choices are kept of; a network of changing sizes starts anew past that.
-_MOST = 8
-
 
 class Kept(NamedTuple):
     """What was chosen for a layer's inputs of one size: None where that is another method, or where torch's
@@ -52,14 +49,12 @@ def conv2d(
         weight.device,
         bias is None,
         torch.get_num_threads(),
-        input.is_cuda and allows_tf32(True, input.dtype),
+        allows_tf32(input.is_cuda, input.dtype),
         *rest,
     )
     if kept is None or kept.generation != generation or kept.key != key:
         kept = Kept(generation, key, _arguments(input, weight, bias, *rest))
-        if len(packed.choices) >= _MOST:
-            packed.choices.clear()
-        packed.choices[input.shape] = kept
+        _packed.keep(packed.choices, input.shape, kept)
     return None if kept.arguments is None else torch.conv2d(input, weight, bias, *kept.arguments)
 
 
@@ -84,22 +79,14 @@ def _arguments(
         return None
     try:
         strides, dilations = pair("stride", stride), pair("dilation", dilation)
-        top, bottom, left, right = padding_2d(padding, weight.shape[2:], strides, dilations)
-        problem = _planning.problem(
-            "forward",
-            input.dtype,
-            layout is torch.channels_last,
-            input.shape,
-            weight.shape,
-            strides,
-            (top, bottom, left, right),
-            dilations,
-            groups,
-            bias=bias is not None,
-            allow_tf32=allows_tf32(input.is_cuda, input.dtype),
+        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+        where = _planning.device(input.device)
+        problem = _planning.problem_of(
+            "forward", where, input, weight, bias, strides, paddings, dilations, groups, activation
         )
-        plan = _planning.core().select(problem, _planning.device(input.device), algorithm).plan
+        plan = _planning.core().select(problem, where, algorithm).plan
     except (IndexError, RuntimeError, TypeError, ValueError):
         return None  # the operator says what is wrong
+    top, bottom, left, right = paddings
     is_native = plan.method == "native" and (top, left) == (bottom, right)
     return (strides, (top, left), dilations, groups) if is_native else None

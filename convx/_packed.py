@@ -9,7 +9,7 @@ from torch import Tensor
 
 from convx import ops
 
-# Input sizes whose packed filters are kept; a network of changing sizes starts anew past that.
+# Input sizes of which a layer keeps something; a network of changing sizes starts anew past that.
 _MOST = 8
 
 _generation = 0
@@ -24,6 +24,13 @@ def forget_all() -> None:
     """Lets every layer pack anew: other plans may have been chosen."""
     global _generation
     _generation += 1
+
+
+def keep(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Adds what belongs to one more input size."""
+    if len(table) >= _MOST:
+        table.clear()
+    table[key] = value
 
 
 def _version_of(weight: Tensor) -> int | None:
@@ -85,10 +92,8 @@ class PackedFilters:
         )
         if key in self._kept:
             return self._kept[key]
-        if len(self._kept) >= _MOST:
-            self._kept.clear()
         packed = ops.pack_weight(input, weight, bias, *rest)
-        self._kept[key] = packed if packed.numel() > 0 else None
+        keep(self._kept, key, packed if packed.numel() > 0 else None)
         return self._kept[key]
 
     def _holds(self, owner: Tensor, weight: Tensor, version: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from convx._arguments import DTYPES, Four, Pair
+from convx._arguments import DTYPES, Four, Pair, allows_tf32, is_channels_last
 from convx._libraries import core as core
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
@@ -58,6 +58,35 @@ def problem(
         bias=bias and operation == "forward",
         activation=activation if operation == "forward" else "none",
         allow_tf32=allow_tf32,
+    )
+
+
+def problem_of(
+    operation: str,
+    where: Any,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Pair,
+    padding: Four,
+    dilation: Pair,
+    groups: int,
+    activation: str,
+) -> Any:
+    """The problem of a call with these 4D tensors on a _core.Device."""
+    return problem(
+        operation,
+        input.dtype,
+        is_channels_last(input),
+        input.shape,
+        weight.shape,
+        stride,
+        padding,
+        dilation,
+        groups,
+        bias is not None,
+        activation,
+        allows_tf32(where.backend != "cpu", input.dtype),
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from convx import _planning
-from convx._arguments import Padding, allows_tf32, is_channels_last, padding_1d, padding_2d, pair, single
+from convx._arguments import Padding, padding_1d, padding_2d, pair, single
 
 __all__ = ["Explanation", "Row", "explain"]
 
@@ -194,19 +194,8 @@ def explain(
             f"{input.dim()} and {weight.dim()}"
         )
     where = _planning.device(input.device if device is None else device)
-    problem = _planning.problem(
-        operation,
-        input.dtype,
-        is_channels_last(input),
-        input.shape,
-        weight.shape,
-        strides,
-        paddings,
-        dilations,
-        groups,
-        bias is not None,
-        activation,
-        allows_tf32(where.backend != "cpu", input.dtype),
+    problem = _planning.problem_of(
+        operation, where, input, weight, bias, strides, paddings, dilations, groups, activation
     )
     return explain_problem(problem, where, algorithm)
 
