@@ -40,7 +40,7 @@ def planned_device(results: Results) -> Any:
 
 def _rates(results: Results) -> Rates:
     device = planned_device(results)
-    units = device.threads if str(results.environment["device"]).startswith("cpu") else device.multiprocessors
+    units = device.threads if device.backend == "cpu" else device.multiprocessors
     return Rates(device.bandwidth_GBps, device.fp32_TFLOPs, units)
 
 

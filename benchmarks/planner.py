@@ -25,7 +25,7 @@ class Planner:
         core = core_problem(problem)
         names: dict[str, None] = {}
         for method in self._core.methods():
-            if method["name"] != "native" or str(self.device.backend) == "cpu":
+            if method["name"] != "native" or self.device.backend == "cpu":
                 for plan in self._core.candidates(method["name"], core, self.device):
                     names[_name(plan)] = None
         return list(names)
