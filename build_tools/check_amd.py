@@ -21,7 +21,7 @@ from build_tools.resources import parse_amd, summary, table
 from build_tools.targets import GPU_KERNELS, HIP_FLAGS, HIP_REPORT, OBJECTS, ROOT, Build, sources
 from build_tools.toolchain import Hip, find_torch
 
-PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 lld-19 llvm-19"
+PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 clang-tools-19 lld-19 llvm-19"
 HIPCC_TARGETS = ["gfx906", "gfx90a", "gfx1030"]
 CLANG_TARGETS = ["gfx942", "gfx1100", "gfx1201"]
 FULL = "gfx90a"  # the target of the library
