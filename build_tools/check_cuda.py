@@ -3,7 +3,8 @@
     python -m build_tools.check_cuda [--target 8.0 ...] [--only strip]
 
 Builds and links the whole library, as setup.py does, with device code for all targets, and reads the report
-of that very compile. Fails where something does not compile or link, or a kernel spills.
+of that very compile. Fails where something does not compile or link, a kernel spills, or one's products of
+warpgroups are made to wait for one another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 
 from build_tools.compile import BuildError, run_steps
-from build_tools.resources import parse_nvcc, summary, table
+from build_tools.resources import parse_nvcc, serialized_products, summary, table
 from build_tools.targets import OBJECTS, Build
 from build_tools.toolchain import Cuda, find_torch
 
@@ -39,13 +40,16 @@ def check(nvcc: Path, targets: list[str], only: str) -> bool:
         print(f"{LIBRARY}: {size:.1f} MiB, for compute capability {', '.join(targets)}")
     steps = build.kernel_steps(only)
     run_steps(steps)
-    uses = [use for step in steps for use in parse_nvcc(step.log.read_text())]
+    logs = [step.log.read_text() for step in steps]
+    uses = [use for log in logs for use in parse_nvcc(log)]
     if not uses:
         raise BuildError("no kernel was compiled")
     print(table(uses, {"registers": "registers", "shared": "static shared bytes"}))
     text, good = summary(uses)
     print(text)
-    return good
+    slow = [line for log in logs for line in serialized_products(log)]
+    print("".join(f"  SERIALIZED {line}\n" for line in slow), end="")
+    return good and not slow
 
 
 def main() -> None:
@@ -65,7 +69,7 @@ def main() -> None:
         good = check(nvcc, arguments.target or TARGETS, arguments.only)
     except BuildError as error:
         sys.exit(str(error))
-    sys.exit(0 if good else "a kernel spills, see above")
+    sys.exit(0 if good else "a kernel spills, or its products wait for one another, see above")
 
 
 if __name__ == "__main__":

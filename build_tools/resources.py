@@ -55,6 +55,12 @@ def parse_nvcc(log: str) -> list[KernelUse]:
     return uses
 
 
+def serialized_products(log: str) -> list[str]:
+    """Lines about kernels whose asynchronous products nvcc makes wait for one another."""
+    what = "wgmma.mma_async instructions are serialized"
+    return [line for line in log.splitlines() if what in line]
+
+
 _AMD_KERNEL = re.compile(r"remark: .*Function Name: (\w+)")
 _AMD_PATTERNS = {
     "sgpr": re.compile(r" (?:Total)?SGPRs: (\d+)"),

@@ -83,7 +83,9 @@ class Cuda:
         flags = []
         for text in self.architectures:
             number = text.removesuffix("+PTX").replace(".", "")
-            flags += ["-gencode", f"arch=compute_{number},code=sm_{number}"]
+            # Every GPU of 9.0 has the instructions of 9.0a, which PTX for later GPUs must do without.
+            real = "90a" if number == "90" else number
+            flags += ["-gencode", f"arch=compute_{real},code=sm_{real}"]
             if text.endswith("+PTX"):
                 flags += ["-gencode", f"arch=compute_{number},code=compute_{number}"]
         return flags

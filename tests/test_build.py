@@ -115,7 +115,7 @@ def test_cuda_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "-gencode",
         "arch=compute_80,code=sm_80",
         "-gencode",
-        "arch=compute_90,code=sm_90",
+        "arch=compute_90a,code=sm_90a",
         "-gencode",
         "arch=compute_90,code=compute_90",
     ]
@@ -173,7 +173,7 @@ def test_checks_read_the_reports_of_the_library(tmp_path: Path) -> None:
     build = Build(fake_torch(), toolchain.Cuda(nvcc, ["8.0", "9.0"]), None, tmp_path, reports=True)
     steps = build.kernel_steps("depthwise/strip/")
     assert steps and all(step.reports and "-Xptxas=-v" in step.command for step in steps)
-    assert all("arch=compute_90,code=sm_90" in step.command for step in steps)
+    assert all("arch=compute_90a,code=sm_90a" in step.command for step in steps)
     plain = Build(fake_torch(), toolchain.Cuda(nvcc, ["9.0"]), None, tmp_path).kernel_steps()
     assert len(plain) > len(steps) and not any(step.reports for step in plain)
 

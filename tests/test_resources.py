@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from build_tools.resources import parse_amd, parse_nvcc, summary, table
+from build_tools.resources import parse_amd, parse_nvcc, serialized_products, summary, table
 
 pytestmark = pytest.mark.skipif(not shutil.which("c++filt"), reason="names are made readable by c++filt")
 
@@ -42,6 +42,16 @@ def test_a_spill_for_one_cuda_target_fails() -> None:
     text, good = summary(parse_nvcc(nvcc_report("sm_80", 0) + nvcc_report("sm_90", 8)))
     assert not good
     assert "SPILLS kernel<32>" in text and "sm_80: 1 kernels" in text
+
+
+def test_products_that_wait_for_one_another_are_found() -> None:
+    line = (
+        "ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized "
+        f"due to program dependence on compiler-inserted WG.AR in divergent path in the function '{KERNEL}'"
+    )
+    report = nvcc_report("sm_90a", 0)
+    assert serialized_products(report) == []
+    assert serialized_products(line + "\n" + report) == [line]
 
 
 @pytest.mark.parametrize("spilled", (0, 3))

@@ -4,6 +4,11 @@
 
 namespace convx {
 
+// What this library's kernels, as they are loaded on a device, were compiled for: __CUDA_ARCH__ over ten, 0
+// on HIP. Less than the device's own where the driver makes them of code for older GPUs, and then without
+// what is compiled for newer ones alone.
+int code_architecture(int device_index);
+
 // Whether this library's kernels, as they are loaded on a device, wait for the one before (overlap.h). Those
 // that the driver makes of code for older GPUs do not.
 bool kernels_take_turns(int device_index);

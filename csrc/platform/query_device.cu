@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "platform/fence.h"
 #include "platform/launch.h"
 #include "platform/query_device.h"
 
@@ -74,6 +76,10 @@ DeviceTraits query_device(int index) {
     device.bandwidth_GBps = measured.bandwidth_GBps;
     device.fp32_TFLOPs = measured.fp32_TFLOPs;
   }
+#if defined(CONVX_CUDA)
+  // Plans are for the code that there is.
+  device.architecture = std::min(device.architecture, code_architecture(index));
+#endif
   return device;
 }
 
