@@ -13,6 +13,7 @@ from test_simt import DEVICES, ORDERS, pytestmark, run_all
 __all__ = ["pytestmark"]
 
 CANDIDATES = {"fused", "split", "two_stage", "two_stage_blocked"}
+MATRIX = {"tensor"}  # what else there is for 16 bits and TF32 on an H200
 
 # What the covering problems seldom meet: tiles of several strips a row, windows of taps, chunks of channels
 # with a rest, pieces of 16 bytes that begin anywhere, planes of partial sums.
@@ -81,7 +82,67 @@ def test_other_types_are_exact(driver: Path, dtype: str) -> None:
     ]
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
-    assert candidates(output) == CANDIDATES
+    assert candidates(output) == (CANDIDATES if dtype == "float64" else CANDIDATES | MATRIX)
+
+
+# Of the tensor kernel: residues of the stride in rows and columns, several images a tile, padding that rows
+# and images share, more of it than the filter takes, results that are written one, four and eight at once.
+WINDOWS = {
+    "49 pixels": "channels=40 out_channels=70 size=7,7 batch=9 filter=3 padding=1 bias=1",
+    "rows of 8 and 4 neighbours": "channels=33 out_channels=64 size=12,28 batch=2 filter=3 padding=1",
+    "four neighbours": "channels=20 out_channels=9 size=6,14 batch=3 filter=5 padding=2 activation=silu",
+    "residues": "channels=36 out_channels=20 size=15,17 batch=2 filter=3 stride=2 padding=1",
+    "residues that no tap meets": "channels=18 out_channels=20 size=15,14 batch=2 filter=1 stride=3",
+    "uneven strides": "channels=5 out_channels=8 size=14,19 filter=3,2 stride=3,2 padding=2,0,1,1",
+    "no padding": "channels=16 out_channels=24 size=9,31 batch=2 filter=3",
+    "padding of one side": "channels=16 out_channels=24 size=9,8 batch=2 filter=3 padding=0,2,2,0 bias=1",
+    "padding beyond the filter": "channels=16 out_channels=24 size=5,4 batch=2 filter=3 padding=4,3,5,4",
+    "dilation": "channels=34 out_channels=24 size=11,12 batch=2 filter=3 dilation=3,2 padding=3,3,2,2",
+    "25 taps": "channels=32 out_channels=130 size=9,9 batch=2 filter=5 padding=2",
+    "two taps": "channels=100 out_channels=24 size=8,8 batch=2 filter=2,1 padding=1,0,0,0",
+    "groups": "channels=66 groups=3 out_channels=30 size=9,8 batch=2 filter=3 padding=1 bias=1",
+    "channels of several planes": "channels=300 out_channels=65 size=7,8 filter=3 padding=1 bias=1",
+    "one channel, one pixel": "channels=1 out_channels=1 size=1,1 filter=3 padding=1",
+}
+CROPPED = {
+    "no padding": "channels=24 out_channels=40 size=12,9 batch=2 filter=3",
+    "padding beyond the filter": "channels=4 out_channels=6 size=5,6 filter=3 padding=4,3,5,3",
+    "1x1": "channels=70 out_channels=36 size=13,13 batch=2 filter=1",
+    "dilation": "channels=20 groups=2 out_channels=34 size=9,9 batch=2 filter=2,3 dilation=2 padding=1",
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "tf32"])
+def test_windows_of_the_tensor_kernel_are_exact(driver: Path, dtype: str) -> None:
+    kind = {"dtype": "float32", "tf32": "1"} if dtype == "tf32" else {"dtype": dtype}
+    more = kind | {"only": "tensor", "max_plans": "40"}
+    lines = [
+        problems.chosen_line(problem, "h200", ORDERS[i % 3], **more)
+        for i, problem in enumerate(WINDOWS.values())
+    ]
+    lines += [
+        problems.chosen_line(problem, "h200", ORDERS[i % 3], operation="input_grad", **more)
+        for i, problem in enumerate(CROPPED.values())
+    ]
+    lines = lines[:: {"bfloat16": 1, "tf32": 2, "float16": 5}[dtype]]  # types differ in little but rounding
+    output = run_all(driver, lines)
+    assert output.count("CASE ") == len(lines) and candidates(output) == MATRIX
+    for case in re.split(r"^CASE ", output, flags=re.MULTILINE)[1:]:
+        assert "RUN " in case, "a problem was left out: " + case.splitlines()[0]
+
+
+def test_every_tile_of_the_tensor_kernel_ran(driver: Path) -> None:
+    """Layers of which the planner shares out the taps in different ways."""
+    more = {"only": "tensor", "max_plans": "40", "dtype": "bfloat16", "batch": "1"}
+    layers = (
+        "channels=32 out_channels=128 size=11,11 filter=5 padding=2",
+        "channels=160 out_channels=64 size=7,7 filter=3 padding=1",
+        "channels=64 out_channels=128 size=11,16 filter=1",
+    )
+    output = run_all(driver, [problems.chosen_line(layer, "h200", "shuffled", **more) for layer in layers])
+    tiles = {int(tile) for tile in re.findall(r" tensor .*?tile=(\d+) ", output)}
+    taps = {int(count) for count in re.findall(r" segment_taps=(\d+) ", output)}
+    assert tiles == set(range(5)) and {1, 3, 5} <= taps, (tiles, taps)
 
 
 @pytest.mark.parametrize("device", DEVICES)

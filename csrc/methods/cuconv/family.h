@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "methods/cuconv/sweep.h"
 #include "select/method.h"
 
 namespace convx::cuconv {
@@ -10,6 +11,7 @@ namespace convx::cuconv {
 // Every way to run a supported problem, best first within each candidate.
 void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+void append_warpgroup(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 
 // Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);
@@ -17,5 +19,9 @@ std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& can
 // What planes of partial sums may take: the environment variable CONVX_WORKSPACE_LIMIT_MB, read once, or the
 // paper's 1 GB.
 int64_t workspace_limit();
+
+// Whether planes of sums of that many bytes each keep to it, and what adding them up takes.
+bool within_budget(const Sweep& s, int64_t planes, int64_t sum_bytes);
+double sum_us(const Sweep& s, int64_t planes, int64_t sum_bytes, const DeviceTraits& device);
 
 }  // namespace convx::cuconv

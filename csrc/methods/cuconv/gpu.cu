@@ -48,11 +48,19 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
                  operands.activation);
 }
 
+// The kernels of an element type.
+struct Launches {
+  Launch *tile, *warpgroup;
+};
+
+// packed: the filters were packed by the kernel before.
 template <class T>
-void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launch* launch_tile,
-                   Stream stream) {
+void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launches launch,
+                   bool packed, Stream stream) {
   if (plan.kernel == kTile) {
-    launch_tile(plan, sweep, operands, stream);
+    launch.tile(plan, sweep, operands, stream);
+  } else if (plan.kernel == kWarpgroup && launch.warpgroup != nullptr) {
+    launch.warpgroup(plan, sweep, operands, packed ? stream.without_overlap() : stream);
   } else if (plan.kernel == kProducts) {
     launch_products<T>(plan, sweep, operands, stream);
   } else {
@@ -73,22 +81,31 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   operands.result = pointers.result;
   operands.partial = plan["planes"] > 1 ? pointers.workspace : nullptr;
   operands.activation = forward ? problem.activation : Activation::none;
+  const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands, launch_tile_float32, stream);
+      return launch_stages<float>(plan, sweep, operands, {launch_tile_float32, launch_warpgroup_tf32}, packed,
+                                  stream);
     case DType::float64:
-      return launch_stages<double>(plan, sweep, operands, launch_tile_float64, stream);
+      return launch_stages<double>(plan, sweep, operands, {launch_tile_float64, nullptr}, packed, stream);
     case DType::float16:
-      return launch_stages<float16>(plan, sweep, operands, launch_tile_float16, stream);
+      return launch_stages<float16>(plan, sweep, operands, {launch_tile_float16, launch_warpgroup_float16},
+                                    packed, stream);
     case DType::bfloat16:
-      return launch_stages<bfloat16>(plan, sweep, operands, launch_tile_bfloat16, stream);
+      return launch_stages<bfloat16>(plan, sweep, operands, {launch_tile_bfloat16, launch_warpgroup_bfloat16},
+                                     packed, stream);
   }
 }
 
-// Filters are read as they are; flipped ones, their channel axes exchanged, are packed in blocks of one.
-void pack_weight_gpu(const Plan&, const ConvProblem& problem, const void* weight, void* packed,
+// Matrix units read fragments. Else filters are read as they are; flipped ones, their channel axes exchanged,
+// are packed in blocks of one.
+void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  filters::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  if (plan.kernel != kWarpgroup) return filters::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  Pack* const pack = problem.dtype == DType::bfloat16  ? pack_warpgroup_bfloat16
+                     : problem.dtype == DType::float16 ? pack_warpgroup_float16
+                                                       : pack_warpgroup_tf32;
+  pack(plan, sweep_of(problem), problem.operation == Operation::input_grad, weight, packed, stream);
 }
 
 }  // namespace convx::cuconv

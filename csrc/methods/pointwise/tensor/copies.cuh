@@ -1,30 +1,16 @@
 // How filters and pixels come to a block's stages of shared memory, a part of the channels at a time.
 #pragma once
+#include "methods/matrix/types.cuh"
 #include "methods/pointwise/copy.cuh"
 #include "methods/pointwise/pixel_map.cuh"
 #include "methods/pointwise/tensor/slots.cuh"
-#include "platform/mma.h"
 #include "platform/opaque.h"
 #include "platform/stage.h"
 #include "platform/warp.h"
 
 namespace convx::pointwise::tensor {
 
-template <Precision Kind>
-struct Types {
-  using Element = float;
-  using Product = tf32;
-};
-template <>
-struct Types<kBfloat16> {
-  using Element = bfloat16;
-  using Product = bfloat16;
-};
-template <>
-struct Types<kFloat16> {
-  using Element = float16;
-  using Product = float16;
-};
+using matrix::Types;
 
 struct Shape {
   int rows, depth;     // filters and channels of a group

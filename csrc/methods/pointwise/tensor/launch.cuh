@@ -7,23 +7,8 @@
 
 namespace convx::pointwise::tensor {
 
-// The warp widths that have matrix units: 32 lanes on CUDA, 64 on HIP, both on the host executor.
-template <class Body>
-void with_matrix_lanes(int64_t lanes, const Body& body) {
-#if defined(CONVX_SIMT)
-  with_lanes(lanes, body);
-#elif defined(CONVX_CUDA)
-  (void)lanes;
-  body(std::integral_constant<int, 32>());
-#else
-  (void)lanes;
-  body(std::integral_constant<int, 64>());
-#endif
-}
-
-inline bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
+using matrix::aligned;
+using matrix::with_matrix_lanes;
 
 template <Precision Kind, Access How, int Lanes, class T>
 void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProblem& problem,

@@ -139,17 +139,12 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
   }
 }
 
-bool has_matrix_units(const DeviceTraits& device) {
-  if (device.backend == Backend::cuda) return device.architecture >= 80;
-  return device.lanes == 64 && (device.architecture == 0x90a || device.architecture == 0x942);
-}
-
 }  // namespace
 
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const bool images_countable = problem.in_channels * problem.in_height * problem.in_width < INT32_MAX / 2 &&
                                 problem.out_channels * problem.out_height * problem.out_width < INT32_MAX / 2;
-  if (problem.operation == Operation::weight_grad || !has_matrix_units(device) || !images_countable) {
+  if (problem.operation == Operation::weight_grad || !matrix::has_units(device) || !images_countable) {
     return;
   }
   switch (problem.dtype) {

@@ -2,22 +2,18 @@
 #pragma once
 #include <cstdint>
 
-#include "problem/problem.h"
+#include "methods/matrix/precision.h"
 
 namespace convx::pointwise::tensor {
 
-// How products are rounded: split is float32 as the sum of two TF32 parts, of whose products three are added.
-enum Precision : int { kBfloat16 = 0, kFloat16 = 1, kTf32 = 2, kSplit = 3 };
-constexpr int element_bytes(Precision precision) {
-  return precision <= kFloat16 ? 2 : 4;
-}
-constexpr int parts(Precision precision) {
-  return precision == kSplit ? 2 : 1;
-}
-// Channels of a fragment.
-constexpr int step_depth(Precision precision) {
-  return 32 / element_bytes(precision);
-}
+using matrix::element_bytes;
+using matrix::kBfloat16;
+using matrix::kFloat16;
+using matrix::kSplit;
+using matrix::kTf32;
+using matrix::parts;
+using matrix::Precision;
+using matrix::step_depth;
 
 // How the source's pixels come to the block: rows of [channel][pixels], copied 16 or, short, 8 bytes at a
 // time; whole images of 48 to 56 pixels as they lie; element by element, which any stride and padding allow;

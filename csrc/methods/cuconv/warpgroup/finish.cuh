@@ -1,0 +1,99 @@
+// From a tile of sums in shared memory to results: bias, activation and stores along rows.
+#pragma once
+#include "methods/cuconv/warpgroup/arguments.cuh"
+#include "methods/epilogue.cuh"
+
+namespace convx::cuconv::warpgroup {
+
+template <class Tile, class T>
+class Finish {
+ public:
+  // sums[filter][kSumPitch]: of the tile's results from Task::origin() on.
+  CONVX_DEVICE Finish(const Arguments<T>& a, const Task<Tile, T>& task, const float* sums)
+      : a_(a), task_(task), sums_(sums) {}
+
+  CONVX_DEVICE void write() const {
+    if (a_.partial != nullptr) {
+      float* const plane = a_.partial + static_cast<int64_t>(task_.plane) * a_.results;
+      a_.neighbours >= 4 ? write_rows<4, false>(plane) : write_rows<1, false>(plane);
+    } else if constexpr (sizeof(T) == 2) {
+      a_.neighbours == 8   ? write_rows<8, true>(a_.result)
+      : a_.neighbours == 4 ? write_rows<4, true>(a_.result)
+                           : write_rows<1, true>(a_.result);
+    } else {
+      a_.neighbours >= 4 ? write_rows<4, true>(a_.result) : write_rows<1, true>(a_.result);
+    }
+  }
+
+ private:
+  // A thread keeps to Count neighbouring results and goes down the filters.
+  template <int Count, bool Last, class R>
+  CONVX_DEVICE void write_rows(R* result) const {
+    constexpr int kAcross = Tile::kSumPitch / Count;
+    constexpr int kDown = Tile::kThreads / kAcross > 0 ? Tile::kThreads / kAcross : 1;
+    constexpr int kStep = kDown * kAcross < Tile::kThreads ? kDown * kAcross : Tile::kThreads;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int first_filter =
+        static_cast<int>(task_.group) * a_.filter_count + static_cast<int>(task_.row_tile) * Tile::kFilters;
+    const int filters =
+        min(Tile::kFilters, a_.filter_count - static_cast<int>(task_.row_tile) * Tile::kFilters);
+    if (thread >= kStep) return;
+    CONVX_NO_UNROLL
+    for (int at = thread; at < kDown * kAcross; at += kStep) {
+      const int column = at % kAcross * Count;
+      const uint32_t pixel = task_.origin() + column;
+      if (pixel + Count <= task_.first_pixel || pixel >= task_.end_pixel) continue;
+      const bool whole = pixel >= task_.first_pixel && pixel + Count <= task_.end_pixel;
+      const uint32_t image = a_.divide_result_plane.quotient(pixel);
+      R* const to = result + static_cast<int64_t>(image) * a_.all_filters * a_.result_plane +
+                    (pixel - image * a_.divide_result_plane.divisor);
+      CONVX_NO_UNROLL
+      for (int row = at / kAcross; row < filters; row += kDown) {
+        const int filter = first_filter + row;
+        float values[Count];
+        take<Count>(sums_ + row * Tile::kSumPitch + column, values);
+        if constexpr (Last) {
+          const float shift = a_.bias == nullptr ? 0.0f : widen(a_.bias[filter]);
+          CONVX_UNROLL
+          for (int i = 0; i < Count; ++i) values[i] += shift;
+          activate(values, a_.activation);
+        }
+        put<Count>(to + static_cast<int64_t>(filter) * a_.result_plane, values, pixel, whole);
+      }
+    }
+  }
+
+  template <int Count>
+  CONVX_DEVICE static void take(const float* from, float (&values)[Count]) {
+    constexpr int kRead = Count < 4 ? Count : 4;
+    CONVX_UNROLL
+    for (int i = 0; i < Count; i += kRead) {
+      const Vector<float, kRead> read = *reinterpret_cast<const Vector<float, kRead>*>(from + i);
+      CONVX_UNROLL
+      for (int j = 0; j < kRead; ++j) values[i + j] = read.element[j];
+    }
+  }
+
+  template <int Count, class R>
+  CONVX_DEVICE void put(R* to, const float (&values)[Count], uint32_t pixel, bool whole) const {
+    Vector<R, Count> row;
+    CONVX_UNROLL
+    for (int i = 0; i < Count; ++i) row.element[i] = narrow<R>(values[i]);
+    if constexpr (Count == 1) {
+      *to = row.element[0];
+    } else if (whole) {
+      store_whole<R, Count>(to, row);
+    } else {
+      CONVX_UNROLL
+      for (int i = 0; i < Count; ++i) {
+        if (pixel + i >= task_.first_pixel && pixel + i < task_.end_pixel) to[i] = row.element[i];
+      }
+    }
+  }
+
+  const Arguments<T>& a_;
+  const Task<Tile, T>& task_;
+  const float* sums_;
+};
+
+}  // namespace convx::cuconv::warpgroup
