@@ -206,11 +206,37 @@ def test_workspace_is_the_planes(device: str, dtype: str, width: int) -> None:
     problem = problem_of(batch=3, size=(13, 17), filters=30, filter=(3, 5), dtype=dtype)
     plane = 3 * 30 * 13 * 17 * width
     plans = plans_of(problem, device)
-    assert {plan.candidate for plan in plans} == {"fused", "split", "two_stage", "two_stage_blocked"}
+    matrix = {"tensor"} if device == "h200" and dtype in ("bfloat16", "float16") else set()
+    assert {plan.candidate for plan in plans} == {"fused", "split", "two_stage", "two_stage_blocked"} | matrix
     for plan in plans:
-        planes = {"fused": 0, "split": plan.tiling["planes"]}.get(plan.candidate, 15)
-        assert plan.workspace_bytes == planes * plane, plan
+        shares = plan.tiling["planes"]
+        by_channels = {"fused": 0, "split": shares, "tensor": shares if shares > 1 else 0}
+        assert plan.workspace_bytes == by_channels.get(plan.candidate, 15) * plane, plan
     assert [plan.predicted_us for plan in plans] == sorted(plan.predicted_us for plan in plans)
+
+
+def test_matrix_units_need_16_bits_or_tf32_on_sm_90() -> None:
+    def has_tensor(device: str = "h200", **more: Any) -> bool:
+        return "tensor" in {plan.candidate for plan in plans_of(problem_of(**more), device)}
+
+    assert has_tensor(dtype="bfloat16") and has_tensor(dtype="float16") and has_tensor(allow_tf32=True)
+    assert not has_tensor() and not has_tensor(dtype="float64")
+    for device in ("a100", "b200", "mi300"):
+        assert not has_tensor(device, dtype="bfloat16")
+    assert has_tensor(dtype="bfloat16", stride=(2, 2)) and has_tensor(dtype="bfloat16", dilation=(2, 2))
+    assert not has_tensor(dtype="bfloat16", stride=(2, 2), dilation=(2, 2))
+
+
+def test_planes_of_the_tensor_kernel_have_channels() -> None:
+    """None is left without a stage, and none is made where there are tiles enough."""
+    for channels in range(16, 1000, 48):
+        problem = problem_of(channels=channels, size=(7, 7), filters=64, dtype="bfloat16")
+        for plan in plans_of(problem):
+            if plan.candidate == "tensor":
+                stages, planes = -(-channels // 32), plan.tiling["planes"]
+                assert (planes - 1) * -(-stages // planes) < stages, plan
+    large = problem_of(batch=64, channels=512, size=(28, 28), filters=512, dtype="bfloat16")
+    assert all(plan.tiling["planes"] == 1 for plan in plans_of(large) if plan.candidate == "tensor")
 
 
 def test_pointwise_filters_need_no_second_stage() -> None:
