@@ -73,7 +73,7 @@ def test_other_types_are_exact(driver: Path, dtype: str) -> None:
     chosen = list(PROBLEMS.values())
     lines = [
         problems.chosen_line(problem, DEVICES[i % 2], ORDERS[i % 3], dtype=dtype)
-        for i, problem in enumerate(chosen[::2])
+        for i, problem in enumerate(chosen[:: 5 if dtype == "float16" else 2])  # as bfloat16 but for rounding
     ]
     gradients = list(GRADIENTS.values())
     lines += [
