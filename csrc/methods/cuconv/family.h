@@ -20,8 +20,8 @@ std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& can
 // paper's 1 GB.
 int64_t workspace_limit();
 
-// Whether planes of sums of that many bytes each keep to it, and what adding them up takes.
-bool within_budget(const Sweep& s, int64_t planes, int64_t sum_bytes);
-double sum_us(const Sweep& s, int64_t planes, int64_t sum_bytes, const DeviceTraits& device);
+// Whether planes of sums keep to it, and what adding them up takes.
+bool within_budget(const Sweep& s, int64_t planes, DType dtype);
+double sum_us(const Sweep& s, int64_t planes, DType dtype, const DeviceTraits& device);
 
 }  // namespace convx::cuconv

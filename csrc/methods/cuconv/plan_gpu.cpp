@@ -81,8 +81,7 @@ double predict_us(const ConvProblem& problem, const DeviceTraits& device, const 
   const double rounds = waves < 1.5 ? std::ceil(waves) : waves + 0.3;
   const double compute = rounds * (loop + finish + setup) / clock.cycles_per_us;
   const double memory = problem.bytes() / (device.bandwidth_GBps * 1e3);
-  return kLaunch_us + kFirstData_us + std::max(compute, memory) +
-         sum_us(s, t.planes, accumulator_bytes(problem.dtype), device);
+  return kLaunch_us + kFirstData_us + std::max(compute, memory) + sum_us(s, t.planes, problem.dtype, device);
 }
 
 // Strips beside and below one another: the fewest tiles, and of those the smallest window.
@@ -151,8 +150,7 @@ void append_published(const ConvProblem& problem, const DeviceTraits& device, co
                       std::vector<Plan>& plans) {
   const int64_t threads = std::min<int64_t>(256, round_up(s.result_plane(), device.lanes));
   const int64_t warps = s.batch * s.groups * s.filters * s.taps() * round_up(s.result_plane(), threads) / 32;
-  if (!within_budget(s, s.taps(), accumulator_bytes(problem.dtype)) || warps * 32 / threads > kMostBlocks)
-    return;
+  if (!within_budget(s, s.taps(), problem.dtype) || warps * 32 / threads > kMostBlocks) return;
   Plan plan = plan_of("two_stage", kProducts, problem, device);
   plan.tiling.emplace_back("threads", threads);
   add_planes(plan, problem, s, s.taps());
@@ -162,7 +160,7 @@ void append_published(const ConvProblem& problem, const DeviceTraits& device, co
   const double issue = static_cast<double>(warps * s.channels) * 15 / (4 * clock.processors);
   const double chain = static_cast<double>(s.channels) * 75;
   plan.predicted_us = kLaunch_us + kFirstData_us + std::max(issue, chain) / clock.cycles_per_us +
-                      sum_us(s, s.taps(), accumulator_bytes(problem.dtype), device);
+                      sum_us(s, s.taps(), problem.dtype, device);
   plans.push_back(std::move(plan));
 }
 
@@ -222,22 +220,22 @@ void append_best(const char* candidate, const ConvProblem& problem, const Device
 }
 
 // As a double: the product may pass 64 bits.
-double bytes_of_planes(const Sweep& s, int64_t planes, int64_t sum_bytes) {
+double bytes_of_planes(const Sweep& s, int64_t planes, DType dtype) {
   return planes == 1 ? 0
                      : static_cast<double>(planes) * static_cast<double>(s.results()) *
-                           static_cast<double>(sum_bytes);
+                           static_cast<double>(accumulator_bytes(dtype));
 }
 
 }  // namespace
 
-bool within_budget(const Sweep& s, int64_t planes, int64_t sum_bytes) {
-  return bytes_of_planes(s, planes, sum_bytes) <= static_cast<double>(workspace_limit());
+bool within_budget(const Sweep& s, int64_t planes, DType dtype) {
+  return bytes_of_planes(s, planes, dtype) <= static_cast<double>(workspace_limit());
 }
 
 // Each plane is written once and read once, mostly within the L2.
-double sum_us(const Sweep& s, int64_t planes, int64_t sum_bytes, const DeviceTraits& device) {
+double sum_us(const Sweep& s, int64_t planes, DType dtype, const DeviceTraits& device) {
   if (planes == 1) return 0;
-  const double bytes = 2.0 * static_cast<double>(planes * s.results() * sum_bytes);
+  const double bytes = 2.0 * static_cast<double>(planes * s.results() * accumulator_bytes(dtype));
   return stage_us(device) + bytes / (device.bandwidth_GBps * 1e3);
 }
 
@@ -250,12 +248,11 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
 
   std::vector<Choice> split;
   for (const int64_t planes : kPlanes) {
-    if (within_budget(s, planes, accumulator_bytes(problem.dtype)))
-      append_choices(problem, device, s, planes, false, split);
+    if (within_budget(s, planes, problem.dtype)) append_choices(problem, device, s, planes, false, split);
   }
   append_best("split", problem, device, s, split, kMostOfCandidate, plans);
 
-  if (within_budget(s, s.taps(), accumulator_bytes(problem.dtype))) {
+  if (within_budget(s, s.taps(), problem.dtype)) {
     std::vector<Choice> blocked;
     append_choices(problem, device, s, s.taps(), true, blocked);
     append_best("two_stage_blocked", problem, device, s, blocked, 1, plans);
@@ -269,13 +266,13 @@ std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& can
   if (!by_taps && candidate != "split") return "";
   const Sweep s = sweep_of(problem);
   const int64_t planes = by_taps ? s.taps() : kPlanes[0];
-  if (within_budget(s, planes, accumulator_bytes(problem.dtype))) return "";
+  if (within_budget(s, planes, problem.dtype)) return "";
   const auto megabytes = [](double bytes) {
     return std::to_string(static_cast<int64_t>(std::ceil(bytes / (1 << 20))));
   };
   return "its " + std::to_string(planes) + " planes of partial sums take " +
-         megabytes(bytes_of_planes(s, planes, accumulator_bytes(problem.dtype))) +
-         " MB, and CONVX_WORKSPACE_LIMIT_MB is " + megabytes(static_cast<double>(workspace_limit()));
+         megabytes(bytes_of_planes(s, planes, problem.dtype)) + " MB, and CONVX_WORKSPACE_LIMIT_MB is " +
+         megabytes(static_cast<double>(workspace_limit()));
 }
 
 }  // namespace convx::cuconv

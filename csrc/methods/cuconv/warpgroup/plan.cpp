@@ -59,18 +59,20 @@ Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, 
   if (g.planes > 1) plan.workspace_bytes = g.planes * s.results() * 4;
   plan.packing = "64 filters by taps";
   plan.packed_weight_bytes = s.groups * g.stages * s.taps() * g.m_tiles * warpgroup::kFilterTileBytes;
-  plan.predicted_us = predicted_us<Tile>(problem, device, s, g) + sum_us(s, g.planes, 4, device);
+  plan.predicted_us = predicted_us<Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
   return plan;
 }
 
 template <class Tile>
-bool is_possible(const Geometry& g, const Sweep& s, const DeviceTraits& device) {
+bool is_possible(const Geometry& g, const ConvProblem& problem, const Sweep& s, const DeviceTraits& device) {
   const bool fills = g.blocks / g.planes >= device.multiprocessors;
-  if (g.planes > 1 && (fills || g.stages < 2 * g.planes || !within_budget(s, g.planes, 4))) return false;
+  if (g.planes > 1 && (fills || g.stages < 2 * g.planes || !within_budget(s, g.planes, problem.dtype)))
+    return false;
   const int64_t elements =
       g.images * s.groups * std::max(s.channels * s.source_plane(), s.filters * s.result_plane());
   const int64_t packed_tiles = s.groups * g.stages * s.taps() * g.m_tiles;
-  const bool countable = g.blocks < kLimit && elements < kLimit && s.batch * g.image_places < kLimit &&
+  const bool countable = g.blocks < kLimit && elements < kLimit &&
+                         s.batch * g.image_places + g.class_places < kLimit &&
                          s.batch * s.result_plane() < kLimit && packed_tiles < kLimit / 256;
   // A stage's source comes while the one before is multiplied, a batch a segment.
   return countable && g.batches <= g.segments &&
@@ -89,7 +91,7 @@ void append_tile(int index, const ConvProblem& problem, const DeviceTraits& devi
     for (const int64_t segment_taps : warpgroup::kSegmentTaps) {
       if (segment_taps > s.taps()) continue;
       const Geometry g = warpgroup::geometry_of<Kind, Tile>(s, planes, segment_taps);
-      if (is_possible<Tile>(g, s, device)) {
+      if (is_possible<Tile>(g, problem, s, device)) {
         ways.push_back(plan_of<Kind, Tile>(index, problem, device, s, g, segment_taps));
       }
     }
