@@ -5,6 +5,7 @@
 
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/product.h"
+#include "methods/pointwise/tensor/cost.h"
 #include "methods/pointwise/tensor/schedule.h"
 
 namespace convx::pointwise {
@@ -14,15 +15,6 @@ using tensor::Access;
 using tensor::Precision;
 using tensor::Schedule;
 
-// Microseconds of a launch, fitted to the tiles of P1-P45 at batch 1, 8 and 64 on an H200: the tile with the
-// least takes 1 to 3 % longer than the fastest. flow is the part of a tile's waits that a block spares which
-// has the next tile's stages under way.
-struct Cost {
-  double launch, in, out, products, reads, wave, chunk, step, memory, exchange, rows, flow;
-};
-constexpr Cost kHalfCost = {2.62, .26, .44, 2.8, .003, .25, .017, .053, .25, .10, .04, .91};
-constexpr Cost kTf32Cost = {2.22, .24, .19, 1.3, .003, .32, .28, .02, .41, .003, .126, .5};
-constexpr Cost kSplitCost = {2.22, .10, .53, 1.35, 1.5, .24, .10, .10, .29, .85, .025, .87};
 constexpr double kOverlapUs = 0.7;  // of launches that begin while the kernel before them drains
 
 // What a tile is for a warp width that is known at run time.
@@ -44,7 +36,7 @@ TileSizes sizes_of(const DeviceTraits& device, int64_t row_tiles, int64_t column
 template <Precision Kind, Access How, class Tile>
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Product& product,
                     const TileSizes& size) {
-  const Cost& cost = Kind == tensor::kSplit ? kSplitCost : Kind == tensor::kTf32 ? kTf32Cost : kHalfCost;
+  constexpr tensor::Cost cost = tensor::cost_of<Kind, How>();
   const double units = std::max(1, device.multiprocessors);
   // Rates of an H200's multiprocessor, in bytes and instructions a microsecond.
   const double clock = 1980 * (device.fp32_TFLOPs / units) / (51.0 / 132), fill = 26 * clock;

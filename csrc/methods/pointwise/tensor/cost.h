@@ -1,0 +1,47 @@
+// What a launch costs, by what its tile does. Fitted to all tiles of P1-P45 at batch 1, 8 and 64 and of
+// cuConv's 1x1 layers at 1, 8 and 32 on an H200: the tile with the least takes 0 to 2.5 % longer than the
+// fastest, 5 % for elements of 16 bits.
+#pragma once
+#include "methods/pointwise/tensor/tiles.h"
+
+namespace convx::pointwise::tensor {
+
+// Microseconds. flow is the part of a tile's waits that a block spares which has the next tile's stages under
+// way.
+struct Cost {
+  double launch, in, out, products, reads, wave, chunk, step, memory, exchange, rows, flow;
+};
+
+template <Precision Kind, Access How>
+constexpr Cost cost_of() {
+  if constexpr (element_bytes(Kind) == 2) {
+    constexpr Cost kByAccess[] = {
+        {.5, .665, .21, .494, .0294, 1.26, .0299, .186, .0415, .0711, .2, .239},
+        {.5, 1.23, 2.92, .203, .0341, .504, .0184, .114, .124, 1.05, .0203, .535},
+        {.5, .102, .442, 1.71, .0278, 1.34, .208, .151, .177, .138, .216, .91},
+        {3.5, .471, 4, 6, .03, .804, .0159, 1, .181, .0771, .0494, .91},
+        {2.62, .26, .44, 2.8, .003, .25, .017, .053, .25, .10, .04, .91},
+    };
+    return kByAccess[How];
+  } else if constexpr (Kind == kTf32) {
+    constexpr Cost kByAccess[] = {
+        {.555, .446, .98, .593, .0304, .891, .115, .136, .0917, .801, .0555, .232},
+        {},  // rows of float32 begin at pieces, or by elements
+        {.5, .0481, .323, 1.11, .0256, .904, .426, .0309, .198, .0299, .394, .5},
+        {1.94, .323, 1.11, .316, .0301, .422, .0566, .488, .112, .0308, .394, .5},
+        {2.22, .24, .19, 1.3, .003, .32, .28, .02, .41, .003, .126, .5},
+    };
+    return kByAccess[How];
+  } else {
+    constexpr Cost kByAccess[] = {
+        {.662, .349, 1.21, 1.09, .844, .522, .0494, .162, .062, 1.34, .0361, .32},
+        {},
+        {.5, .0778, 2.6, 1.11, .508, .246, .281, .134, .163, 1.65, .275, .87},
+        {.911, .28, 3.73, .4, 1.42, .588, .199, .526, .111, 1.22, .0319, .87},
+        {2.22, .10, .53, 1.35, 1.5, .24, .10, .10, .29, .85, .025, .87},
+    };
+    return kByAccess[How];
+  }
+}
+
+}  // namespace convx::pointwise::tensor
