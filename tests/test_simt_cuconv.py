@@ -103,11 +103,13 @@ WINDOWS = {
     "groups": "channels=66 groups=3 out_channels=30 size=9,8 batch=2 filter=3 padding=1 bias=1",
     "channels of several planes": "channels=300 out_channels=65 size=7,8 filter=3 padding=1 bias=1",
     "one channel, one pixel": "channels=1 out_channels=1 size=1,1 filter=3 padding=1",
+    "several steps a stage": "channels=330 out_channels=136 size=7,7 batch=3 filter=1 bias=1",
+    "steps of an even plane": "channels=100 out_channels=70 size=14,14 batch=2 filter=1 activation=silu",
 }
 CROPPED = {
     "no padding": "channels=24 out_channels=40 size=12,9 batch=2 filter=3",
     "padding beyond the filter": "channels=4 out_channels=6 size=5,6 filter=3 padding=4,3,5,3",
-    "1x1": "channels=70 out_channels=36 size=13,13 batch=2 filter=1",
+    "1x1": "channels=70 out_channels=136 size=13,13 batch=2 filter=1",
     "dilation": "channels=20 groups=2 out_channels=34 size=9,9 batch=2 filter=2,3 dilation=2 padding=1",
 }
 
@@ -142,7 +144,8 @@ def test_every_tile_of_the_tensor_kernel_ran(driver: Path) -> None:
     output = run_all(driver, [problems.chosen_line(layer, "h200", "shuffled", **more) for layer in layers])
     tiles = {int(tile) for tile in re.findall(r" tensor .*?tile=(\d+) ", output)}
     taps = {int(count) for count in re.findall(r" segment_taps=(\d+) ", output)}
-    assert tiles == set(range(5)) and {1, 3, 5} <= taps, (tiles, taps)
+    depths = {int(count) for count in re.findall(r" depth=(\d+) ", output)}
+    assert tiles == set(range(7)) and {1, 3, 5} <= taps and {1, 2} <= depths, (tiles, taps, depths)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -13,10 +13,10 @@ struct Arguments {
   T* result;
   float* partial;  // planes of sums instead of results, where not null
   int64_t results;
-  int channels, filter_count, stages, plane_stages, m_tiles;
+  int channels, filter_count, steps, stages, plane_stages, m_tiles;
   int source_height, source_width, source_plane, result_height, result_width, result_plane;
   int batch, all_channels, all_filters;
-  int filter_width, taps, stride_h, stride_w, step_h, step_w, top, left;
+  int depth, stage_taps, filter_width, taps, stride_h, stride_w, step_h, step_w, top, left;
   int residues_across, class_places, places, table_words, source_bytes, filter_bytes;
   int segment_taps, segments, batches, buffers;
   FastDivide divide_row_tiles, divide_column_tiles, divide_planes;

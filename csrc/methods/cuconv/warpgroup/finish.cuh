@@ -32,6 +32,7 @@ class Finish {
     constexpr int kAcross = Tile::kSumPitch / Count;
     constexpr int kDown = Tile::kThreads / kAcross > 0 ? Tile::kThreads / kAcross : 1;
     constexpr int kStep = kDown * kAcross < Tile::kThreads ? kDown * kAcross : Tile::kThreads;
+    constexpr int kRows = Count == 1 ? 4 : 1;  // on their way at once
     const int thread = static_cast<int>(threadIdx.x);
     const int first_filter =
         static_cast<int>(task_.group) * a_.filter_count + static_cast<int>(task_.row_tile) * Tile::kFilters;
@@ -48,17 +49,25 @@ class Finish {
       R* const to = result + static_cast<int64_t>(image) * a_.all_filters * a_.result_plane +
                     (pixel - image * a_.divide_result_plane.divisor);
       CONVX_NO_UNROLL
-      for (int row = at / kAcross; row < filters; row += kDown) {
-        const int filter = first_filter + row;
-        float values[Count];
-        take<Count>(sums_ + row * Tile::kSumPitch + column, values);
-        if constexpr (Last) {
-          const float shift = a_.bias == nullptr ? 0.0f : widen(a_.bias[filter]);
-          CONVX_UNROLL
-          for (int i = 0; i < Count; ++i) values[i] += shift;
-          activate(values, a_.activation);
+      for (int row = at / kAcross; row < filters; row += kRows * kDown) {
+        float values[kRows][Count];
+        CONVX_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const int own = min(row + r * kDown, filters - 1);
+          take<Count>(sums_ + own * Tile::kSumPitch + column, values[r]);
+          if constexpr (Last) {
+            const float shift = a_.bias == nullptr ? 0.0f : widen(a_.bias[first_filter + own]);
+            CONVX_UNROLL
+            for (int i = 0; i < Count; ++i) values[r][i] += shift;
+          }
         }
-        put<Count>(to + static_cast<int64_t>(filter) * a_.result_plane, values, pixel, whole);
+        R* own = to + static_cast<int64_t>(first_filter + row) * a_.result_plane;
+        CONVX_UNROLL
+        for (int r = 0; r < kRows; ++r, own += kDown * a_.result_plane) {
+          if (row + r * kDown >= filters) break;
+          if constexpr (Last) activate(values[r], a_.activation);
+          put<Count>(own, values[r], pixel, whole);
+        }
       }
     }
   }

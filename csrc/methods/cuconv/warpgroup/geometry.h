@@ -20,8 +20,16 @@ inline int64_t pitch_of(int64_t source, int64_t result, int64_t stride, int64_t 
   return std::max(source + std::max({before, after, int64_t{0}}), result);
 }
 
+// What a plan chooses beside its tile.
+struct Way {
+  int64_t planes;
+  int64_t depth;         // steps of channels of a stage: several where there is one tap
+  int64_t segment_taps;  // taps whose filters come together, and between whose products threads meet
+};
+
 struct Geometry {
-  int64_t stages, plane_stages;              // of all channels; of a plane of partial sums
+  int64_t depth, stage_taps;                 // steps of channels of a stage, and all their taps
+  int64_t steps, stages, plane_stages;       // of all channels; of a plane of partial sums
   int64_t pitch, image_lines, image_places;  // places of a line; lines and places of an image
   int64_t residues_down, residues_across;    // classes of rows and columns that taps meet
   int64_t class_places, places;              // of a window: of one class, of all
@@ -31,13 +39,15 @@ struct Geometry {
   int64_t table_bytes, source_bytes, filter_bytes, shared_bytes;
 };
 
-// segment_taps: taps whose filters come together, and between whose products threads meet.
 template <Precision Kind, class Tile>
-Geometry geometry_of(const Sweep& s, int64_t planes, int64_t segment_taps) {
+Geometry geometry_of(const Sweep& s, const Way& way) {
   Geometry g{};
-  g.stages = divide_up(s.channels, stage_channels(Kind));
-  g.planes = planes;
-  g.plane_stages = divide_up(g.stages, planes);
+  g.depth = way.depth;
+  g.stage_taps = way.depth * s.taps();
+  g.steps = divide_up(s.channels, step_channels(Kind));
+  g.stages = divide_up(g.steps, way.depth);
+  g.planes = way.planes;
+  g.plane_stages = divide_up(g.stages, way.planes);
   const int64_t span_h = (s.filter_height - 1) * s.dilation_h + 1;
   const int64_t span_w = (s.filter_width - 1) * s.dilation_w + 1;
   g.pitch = pitch_of(s.source_width, s.result_width, s.stride_w, span_w, s.left);
@@ -53,14 +63,14 @@ Geometry geometry_of(const Sweep& s, int64_t planes, int64_t segment_taps) {
   g.m_tiles = divide_up(s.filters, kFilterTile);
   g.row_tiles = divide_up(g.m_tiles, Tile::kGroups);
   g.column_tiles = divide_up(all_places, Tile::kColumns);
-  g.blocks = g.row_tiles * g.column_tiles * planes * s.groups;
-  g.segments = divide_up(s.taps(), segment_taps);
-  g.batches = divide_up(g.places, Tile::kLoaders * places_each<Kind, Tile>());
+  g.blocks = g.row_tiles * g.column_tiles * way.planes * s.groups;
+  g.segments = divide_up(g.stage_taps, way.segment_taps);
+  g.batches = divide_up(way.depth * g.places, Tile::kLoaders * places_each<Kind, Tile>());
   // Products of the segment before may still read a stage whose place the first batch takes.
   g.buffers = g.batches < g.segments ? 2 : 3;
-  g.table_bytes = round_up((g.places + s.taps() + Tile::kColumns) * 4, 128);
-  g.source_bytes = kPieces * g.places * kPieceBytes;
-  g.filter_bytes = segment_taps * Tile::kGroups * kFilterTileBytes;
+  g.table_bytes = round_up((g.places + g.stage_taps + Tile::kColumns) * 4, 128);
+  g.source_bytes = way.depth * kPieces * g.places * kPieceBytes;
+  g.filter_bytes = way.segment_taps * Tile::kGroups * kFilterTileBytes;
   const int64_t stages = round_up(g.buffers * g.source_bytes, 128) + kFilterStages * g.filter_bytes;
   g.shared_bytes = g.table_bytes + std::max<int64_t>(stages, Tile::kSumBytes);
   return g;

@@ -21,11 +21,13 @@ class Block {
     filters_ = sources_ + (a.buffers * a.source_bytes + 127) / 128 * 128;
     group_ = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
     const int first = static_cast<int>(task_.plane) * a.plane_stages;
-    first_channel_ = first * stage_channels(Kind);
+    first_channel_ = first * a.depth * step_channels(Kind);
     stages_ = min(first + a.plane_stages, a.stages) - first;
-    const int64_t tap = (static_cast<int64_t>(task_.group) * a.stages + first) * a.taps;
+    const int64_t first_step = static_cast<int64_t>(task_.group) * a.steps + first * a.depth;
+    const int64_t tap = first_step * a.taps;
+    taps_ = min(stages_ * a.depth, a.steps - first * a.depth) * a.taps;
     ahead_ = a.filters + (tap * a.m_tiles + task_.row_tile * Tile::kGroups) * kFilterTileBytes;
-    ahead_segments_ = stages_ * a.segments;
+    ahead_taps_ = taps_;
   }
 
   // Packed filters are complete before the kernel before this one begins, so they are fetched while it runs.
@@ -40,7 +42,7 @@ class Block {
     take_turn();
     const int thread = static_cast<int>(threadIdx.x);
     CONVX_NO_UNROLL
-    for (int place = thread; place < a_.places; place += Tile::kThreads * Source::kEach) {
+    for (int place = thread; place < a_.depth * a_.places; place += Tile::kThreads * Source::kEach) {
       source.load(first_channel_, place, Tile::kThreads);
       source.store(sources_);
     }
@@ -65,15 +67,16 @@ class Block {
     float sum[Tile::kSums];
     CONVX_UNROLL
     for (int i = 0; i < Tile::kSums; ++i) sum[i] = 0;
-    int slot = 0, buffer = 0;
+    int slot = 0, buffer = 0, left = taps_;
     uint32_t phase = 0;
     CONVX_NO_UNROLL
     for (int stage = 0; stage < stages_; ++stage) {
       CONVX_NO_UNROLL
-      for (int tap = 0; tap < a_.taps; tap += a_.segment_taps) {
+      for (int tap = 0; tap < a_.stage_taps; tap += a_.segment_taps) {
         meet();
         filters.wait(slot, phase);
-        const int end = min(tap + a_.segment_taps, a_.taps);
+        const int end = tap + min(min(a_.segment_taps, a_.stage_taps - tap), left);
+        left -= end - tap;
         add_taps(sum, sources_ + buffer * a_.source_bytes, filters_ + slot * a_.filter_bytes, tap, end);
         wait_products(end - tap);  // those of the segment before
         if (++slot == kFilterStages) slot = 0, phase ^= 1;
@@ -91,7 +94,7 @@ class Block {
     const int loader = static_cast<int>(threadIdx.x) - Tile::kMultipliers;
     int loaded = 0;  // what is not stored yet: as many stages later
     if (a_.batches == a_.segments && stages_ > 1) {
-      source.load(first_channel_ + stage_channels(Kind), loader, Tile::kLoaders);
+      source.load(first_channel_ + a_.depth * step_channels(Kind), loader, Tile::kLoaders);
       loaded = 1;
     }
     int slot = 2, buffer = 0;
@@ -111,7 +114,7 @@ class Block {
         int batch = segment + 1 + a_.batches - a_.segments, later = 1;
         if (batch >= a_.batches) batch -= a_.segments, later = 2;
         if (batch >= 0 && stage + later < stages_) {
-          const int channel = first_channel_ + (stage + later) * stage_channels(Kind);
+          const int channel = first_channel_ + (stage + later) * a_.depth * step_channels(Kind);
           source.load(channel, batch * Tile::kLoaders * Source::kEach + loader, Tile::kLoaders);
           loaded = segment + 1 == a_.segments ? later - 1 : later;
         }
@@ -122,7 +125,7 @@ class Block {
   }
 
   CONVX_DEVICE int* tap_offsets() const { return elements_ + a_.places; }
-  CONVX_DEVICE int* result_indices() const { return tap_offsets() + a_.taps; }
+  CONVX_DEVICE int* result_indices() const { return tap_offsets() + a_.stage_taps; }
 
   CONVX_DEVICE void fill_tables() const {
     const int thread = static_cast<int>(threadIdx.x);
@@ -130,14 +133,15 @@ class Block {
     for (int i = thread; i < a_.places; i += Tile::kThreads) elements_[i] = task_.source_element(a_, i);
     // How far a tap's source lies from a result's place, in bytes.
     CONVX_NO_UNROLL
-    for (int tap = thread; tap < a_.taps; tap += Tile::kThreads) {
+    for (int i = thread; i < a_.stage_taps; i += Tile::kThreads) {
+      const int step = i / a_.taps, tap = i - step * a_.taps;
       const int row = tap / a_.filter_width, down = row * a_.step_h;
       const int across = (tap - row * a_.filter_width) * a_.step_w;
       const int lines = down / a_.stride_h, columns = across / a_.stride_w;
       const int residue = (down - lines * a_.stride_h) * a_.residues_across + across - columns * a_.stride_w;
-      tap_offsets()[tap] =
-          (residue * a_.class_places + lines * static_cast<int>(a_.divide_pitch.divisor) + columns) *
-          kPieceBytes;
+      tap_offsets()[i] = (step * kPieces * a_.places + residue * a_.class_places +
+                          lines * static_cast<int>(a_.divide_pitch.divisor) + columns) *
+                         kPieceBytes;
     }
     CONVX_NO_UNROLL
     for (int i = thread; i < Tile::kColumns; i += Tile::kThreads) {
@@ -147,9 +151,9 @@ class Block {
 
   // The filters of the next segment, where there is one.
   CONVX_DEVICE void load_filters(BlockStages<kFilterStages>& filters, int slot) {
-    if (ahead_segments_ == 0) return;
-    --ahead_segments_;
-    const int count = min(a_.segment_taps, a_.taps - ahead_tap_);
+    const int count = min(min(a_.segment_taps, a_.stage_taps - ahead_tap_), ahead_taps_);
+    if (count == 0) return;
+    ahead_taps_ -= count;
     if (threadIdx.x == Tile::kMultipliers) {
       const int tiles = min(Tile::kGroups, a_.m_tiles - static_cast<int>(task_.row_tile) * Tile::kGroups);
       const uint32_t bytes = tiles * kFilterTileBytes;
@@ -161,7 +165,7 @@ class Block {
       }
     }
     ahead_ += static_cast<int64_t>(count) * a_.m_tiles * kFilterTileBytes;
-    ahead_tap_ = ahead_tap_ + count == a_.taps ? 0 : ahead_tap_ + count;
+    ahead_tap_ = ahead_tap_ + count == a_.stage_taps ? 0 : ahead_tap_ + count;
   }
 
   CONVX_DEVICE void add_taps(float (&sum)[Tile::kSums], const unsigned char* source,
@@ -203,9 +207,9 @@ class Block {
   const Task<Tile, T> task_;
   int* elements_;  // of places; then by tap, then by column
   unsigned char *sources_, *filters_;
-  int group_, first_channel_, stages_;
-  const unsigned char* ahead_;          // the filters to load
-  int ahead_segments_, ahead_tap_ = 0;  // how many there are still; the next one's first tap
+  int group_, first_channel_, stages_, taps_;
+  const unsigned char* ahead_;      // the filters to load
+  int ahead_taps_, ahead_tap_ = 0;  // how many there are still; the next one's, within its stage
 };
 
 template <Precision Kind, class Tile, class T>

@@ -14,7 +14,7 @@ inline FastDivide divide_by(int64_t value) {
 }
 
 template <class T>
-Arguments<T> arguments_of(const Geometry& g, const Sweep& s, int64_t segment_taps, const Operands& operands) {
+Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, const Operands& operands) {
   const auto number = [](int64_t value) { return static_cast<int>(value); };
   Arguments<T> a{};
   a.source = static_cast<const T*>(operands.source);
@@ -24,6 +24,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, int64_t segment_tap
   a.partial = static_cast<float*>(operands.partial);
   a.results = s.results();
   a.channels = number(s.channels), a.filter_count = number(s.filters);
+  a.depth = number(g.depth), a.stage_taps = number(g.stage_taps), a.steps = number(g.steps);
   a.stages = number(g.stages), a.plane_stages = number(g.plane_stages), a.m_tiles = number(g.m_tiles);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.source_plane = number(s.source_plane());
@@ -38,7 +39,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, int64_t segment_tap
   a.residues_across = number(g.residues_across), a.class_places = number(g.class_places);
   a.places = number(g.places), a.table_words = number(g.table_bytes / 4);
   a.source_bytes = number(g.source_bytes), a.filter_bytes = number(g.filter_bytes);
-  a.segment_taps = number(segment_taps), a.segments = number(g.segments);
+  a.segment_taps = number(way.segment_taps), a.segments = number(g.segments);
   a.batches = number(g.batches), a.buffers = number(g.buffers);
   a.divide_row_tiles = divide_by(g.row_tiles), a.divide_column_tiles = divide_by(g.column_tiles);
   a.divide_planes = divide_by(g.planes);
@@ -58,13 +59,13 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, int64_t segment_tap
 template <Precision Kind>
 void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   using T = typename matrix::Types<Kind>::Element;
-  const int64_t segment_taps = plan["segment_taps"];
+  const Way way = {plan["planes"], plan["depth"], plan["segment_taps"]};
   const bool found = with_tile(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
-    const Geometry g = geometry_of<Kind, Tile>(s, plan["planes"], segment_taps);
+    const Geometry g = geometry_of<Kind, Tile>(s, way);
     launch_in_turn(warpgroup_kernel<Kind, Tile, T>, "cuconv warpgroup", Grid{static_cast<uint32_t>(g.blocks)},
                    Tile::kThreads, static_cast<uint32_t>(g.shared_bytes), stream,
-                   arguments_of<T>(g, s, segment_taps, operands));
+                   arguments_of<T>(g, s, way, operands));
   });
   if (!found) throw std::logic_error("convx: no cuconv warpgroup tile for " + describe(plan));
 }
@@ -78,7 +79,7 @@ void pack_precision(const Plan& plan, const Sweep& s, bool flipped, const void* 
   shape.filters = static_cast<int>(s.filters), shape.channels = static_cast<int>(s.channels);
   shape.m_tiles = divide_by(divide_up(s.filters, kFilterTile));
   shape.taps = divide_by(s.taps());
-  shape.stages = divide_by(divide_up(s.channels, stage_channels(Kind)));
+  shape.steps = divide_by(divide_up(s.channels, step_channels(Kind)));
   shape.group_step = s.filters * s.channels * s.taps();
   shape.filter_step = (flipped ? 1 : s.channels) * s.taps();
   shape.channel_step = (flipped ? s.filters : 1) * s.taps();

@@ -1,5 +1,6 @@
 // Filters in the order in which products read them, rounded to their precision:
-// packed[group][stage][tap][64 filters][piece][filter][16 bytes], zeros beyond the last filter and channel.
+// packed[group][step of channels][tap][64 filters][piece][filter][16 bytes], zeros beyond the last filter and
+// channel.
 #pragma once
 #include "methods/cuconv/warpgroup/tiles.h"
 #include "methods/matrix/types.cuh"
@@ -11,7 +12,7 @@ constexpr int kPackThreads = 256;
 struct PackShape {
   uint32_t pieces;  // in all
   int filters, channels;
-  FastDivide taps, m_tiles, stages;
+  FastDivide taps, m_tiles, steps;
   int64_t group_step, filter_step, channel_step;  // of the plain order
   bool flipped;
 };
@@ -27,11 +28,11 @@ pack_kernel(const T* weight, Vector<uint32_t, 4>* packed, PackShape shape) {
   const int row = shape.flipped ? within % kFilterTile : within / kPieces;
   const int piece = shape.flipped ? within / kFilterTile : within % kPieces;
   const uint32_t tile = of_tap / (kFilterTile * kPieces), of_tile = shape.m_tiles.quotient(tile);
-  const uint32_t group = shape.stages.quotient(of_tile), m_tile = tile - of_tile * shape.m_tiles.divisor;
+  const uint32_t group = shape.steps.quotient(of_tile), m_tile = tile - of_tile * shape.m_tiles.divisor;
   const int filter = static_cast<int>(m_tile) * kFilterTile + row;
   constexpr int kChannels = piece_channels(Kind);
   const int channel =
-      static_cast<int>(of_tile - group * shape.stages.divisor) * stage_channels(Kind) + piece * kChannels;
+      static_cast<int>(of_tile - group * shape.steps.divisor) * step_channels(Kind) + piece * kChannels;
   const T* const from = weight + group * shape.group_step + filter * shape.filter_step +
                         (shape.flipped ? shape.taps.divisor - 1 - tap : tap);
   const auto value = [&](int i) -> T {

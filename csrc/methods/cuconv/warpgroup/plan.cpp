@@ -12,54 +12,72 @@ namespace {
 
 using matrix::Precision;
 using warpgroup::Geometry;
+using warpgroup::places_each;
+using warpgroup::step_channels;
 
 constexpr int64_t kLimit = int64_t{1} << 31;
 constexpr int64_t kSplits[] = {1, 2, 4, 8};  // planes of partial sums
 
-// Fitted to 18 tilings each of 35 layers on an H200: the one with the least takes 1.4 % longer than the
-// fastest.
-template <class Tile>
+// Of a launch, in microseconds, and what its blocks do, in cycles: fitted to some 3100 ways of 13 layers of
+// one tap and 13 of several, at batch 1, 8 and 32 in bfloat16 and TF32 on an H200. The way with the least
+// takes 3 % longer than the fastest where there is one tap, else 1.4 %. tail and overlap are of waves.
+struct Cost {
+  double launch_us, begin, segment, latency, instruction, product, byte, place, sum, odd_sum, tail, overlap;
+};
+constexpr Cost kOneTap = {.72, 3170, 885, 716, .83, 2, .0203, 4.9, 59.3, 19.5, .436, .082};
+constexpr Cost kTaps = {1.17, 3990, 581, 488, .854, 1.1, .0242, 8.21, 47.4, 16.1, .473, .157};
+
+template <Precision Kind, class Tile>
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                     const Geometry& g) {
-  constexpr double kLaunchUs = 2.9, kBegin = 3440, kSegment = 560, kLoads = 285;  // the others in cycles
+  const Cost& cost = s.taps() == 1 ? kOneTap : kTaps;
   const double units = std::max(device.multiprocessors, 1);
   const double cycles = 1830 * (device.fp32_TFLOPs / units) / (51.0 / 132);  // in a microsecond
   const int64_t by_shared = device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024);
   const double fitting = static_cast<double>(std::clamp<int64_t>(by_shared, 1, Tile::kBlocks));
-  const double blocks = static_cast<double>(g.blocks), places = static_cast<double>(g.places);
+  const double blocks = static_cast<double>(g.blocks);
   const double resident = std::min(fitting, std::ceil(blocks / units));
   const double waves = std::max(1.0, blocks / (units * resident));
-  const double rounds = waves < 2.5 ? std::ceil(waves) : waves + 0.6;
-  const double taps = static_cast<double>(s.taps()), segments = static_cast<double>(g.segments);
-  const double batches = static_cast<double>(g.batches);
+  const double rounds =
+      waves < 2.5 ? std::ceil(waves) - (std::ceil(waves) - waves) * cost.overlap : waves + cost.tail;
+  const double taps = static_cast<double>(g.stage_taps), segments = static_cast<double>(g.segments);
+  const double places = static_cast<double>(g.depth * g.places), batches = static_cast<double>(g.batches);
   // Of a segment, then of a stage: products, the way of their operands, or what loads the source.
-  const double products = taps * Tile::kGroups * Tile::kColumns * 1.06 / segments;
-  const double alone = kSegment + products, together = resident * products;
-  const double loads = kLoads * (1 + 0.25 * (resident - 1));
+  const double products = taps * Tile::kGroups * Tile::kColumns * cost.product / segments;
+  const double alone = cost.segment + products, together = resident * products;
+  constexpr double kInstructions = Tile::kLoaders / 32 * places_each<Kind, Tile>() * step_channels(Kind);
+  const double loads = cost.latency + resident * kInstructions * cost.instruction;
   const double bytes = taps * Tile::kGroups * warpgroup::kFilterTileBytes + places * 64;
   const double stage = std::max(batches * std::max({together, loads, alone}) +
                                     (segments - batches) * std::max(together, alone),
-                                resident * bytes * 0.035) +
-                       resident * places * 7.9;
-  const double sums = static_cast<double>(Tile::kFilters * Tile::kColumns) / 32;
-  const double block = static_cast<double>(g.plane_stages) * stage + kBegin + resident * sums * 0.5;
+                                resident * bytes * cost.byte) +
+                       resident * places * cost.place;
+  // Results of a thread: those of odd planes are written one by one.
+  const double sums = static_cast<double>(Tile::kFilters * Tile::kSumPitch) / Tile::kThreads;
+  const double sum = cost.sum + (s.result_plane() % 4 == 0 ? 0 : cost.odd_sum);
+  const double block = static_cast<double>(g.plane_stages) * stage + cost.begin + resident * sums * sum;
   const double memory = problem.bytes() / (device.bandwidth_GBps * 1e3);
-  return kLaunchUs + std::max(rounds * block / cycles, memory);
+  return cost.launch_us + std::max(rounds * block / cycles, memory);
 }
 
 template <Precision Kind, class Tile>
 Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
-             const Geometry& g, int64_t segment_taps) {
+             const Geometry& g, const warpgroup::Way& way) {
   Plan plan;
   plan.candidate = "tensor";
   plan.kernel = kWarpgroup;
-  plan.tiling = {{"precision", Kind},         {"tile", index},
-                 {"planes", g.planes},        {"segment_taps", segment_taps},
-                 {"filters", Tile::kFilters}, {"columns", Tile::kColumns}};
+  plan.tiling = {{"precision", Kind},
+                 {"tile", index},
+                 {"planes", way.planes},
+                 {"depth", way.depth},
+                 {"segment_taps", way.segment_taps},
+                 {"filters", Tile::kFilters},
+                 {"columns", Tile::kColumns}};
   if (g.planes > 1) plan.workspace_bytes = g.planes * s.results() * 4;
   plan.packing = "64 filters by taps";
-  plan.packed_weight_bytes = s.groups * g.stages * s.taps() * g.m_tiles * warpgroup::kFilterTileBytes;
-  plan.predicted_us = predicted_us<Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
+  plan.packed_weight_bytes = s.groups * g.steps * s.taps() * g.m_tiles * warpgroup::kFilterTileBytes;
+  plan.predicted_us =
+      predicted_us<Kind, Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
   return plan;
 }
 
@@ -70,7 +88,7 @@ bool is_possible(const Geometry& g, const ConvProblem& problem, const Sweep& s, 
     return false;
   const int64_t elements =
       g.images * s.groups * std::max(s.channels * s.source_plane(), s.filters * s.result_plane());
-  const int64_t packed_tiles = s.groups * g.stages * s.taps() * g.m_tiles;
+  const int64_t packed_tiles = s.groups * g.steps * s.taps() * g.m_tiles;
   const bool countable = g.blocks < kLimit && elements < kLimit &&
                          s.batch * g.image_places + g.class_places < kLimit &&
                          s.batch * s.result_plane() < kLimit && packed_tiles < kLimit / 256;
@@ -79,23 +97,33 @@ bool is_possible(const Geometry& g, const ConvProblem& problem, const Sweep& s, 
          g.shared_bytes + warpgroup::kBarrierBytes <= device.shared_bytes_per_block;
 }
 
+template <class Body>
+void for_each_way(const Sweep& s, int64_t steps, const Body& body) {
+  for (const int64_t depth : warpgroup::kDepths) {
+    if (depth > 1 && (s.taps() > 1 || depth > steps)) continue;
+    const int64_t stages = divide_up(steps, depth);
+    for (const int64_t split : kSplits) {
+      // As many planes as have stages, of as many stages each.
+      const int64_t planes = divide_up(stages, divide_up(stages, split));
+      for (const int64_t segment_taps : warpgroup::kSegmentTaps) {
+        // A stage of several steps is one segment.
+        if (depth > 1 ? segment_taps == depth : segment_taps <= s.taps()) body({planes, depth, segment_taps});
+      }
+    }
+  }
+}
+
 // Appends the best way to use a tile.
 template <Precision Kind, class Tile>
 void append_tile(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                  std::vector<Plan>& plans) {
   std::vector<Plan> ways;
-  const int64_t stages = divide_up(s.channels, warpgroup::stage_channels(Kind));
-  for (const int64_t split : kSplits) {
-    // As many planes as have stages, of as many stages each.
-    const int64_t planes = divide_up(stages, divide_up(stages, split));
-    for (const int64_t segment_taps : warpgroup::kSegmentTaps) {
-      if (segment_taps > s.taps()) continue;
-      const Geometry g = warpgroup::geometry_of<Kind, Tile>(s, planes, segment_taps);
-      if (is_possible<Tile>(g, problem, s, device)) {
-        ways.push_back(plan_of<Kind, Tile>(index, problem, device, s, g, segment_taps));
-      }
+  for_each_way(s, divide_up(s.channels, step_channels(Kind)), [&](const warpgroup::Way& way) {
+    const Geometry g = warpgroup::geometry_of<Kind, Tile>(s, way);
+    if (is_possible<Tile>(g, problem, s, device)) {
+      ways.push_back(plan_of<Kind, Tile>(index, problem, device, s, g, way));
     }
-  }
+  });
   const auto best = std::min_element(
       ways.begin(), ways.end(), [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   if (best != ways.end()) plans.push_back(*best);

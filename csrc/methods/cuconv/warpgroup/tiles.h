@@ -20,25 +20,26 @@ struct Tile {
   static constexpr int kSumBytes = kFilters * kSumPitch * 4;
 };
 
-// A stage is as many channels as make 64 bytes of a place: four pieces of 16 bytes, two for each step.
+// A step is as many channels as make 64 bytes of a place: four pieces of 16 bytes, two for each product.
 constexpr int kPieces = 4, kPieceBytes = 16;
 constexpr int piece_channels(Precision precision) {
   return kPieceBytes / matrix::element_bytes(precision);
 }
-constexpr int stage_channels(Precision precision) {
+constexpr int step_channels(Precision precision) {
   return kPieces * piece_channels(precision);
 }
-// Places of a thread that loads, whose channels take Lines times 32 registers.
+// Places of a thread that loads, each with a step's channels, whose channels take Lines times 32 registers.
 template <Precision Kind, class Tile>
 constexpr int places_each() {
-  return Tile::kLines * 32 / stage_channels(Kind);
+  return Tile::kLines * 32 / step_channels(Kind);
 }
 constexpr int kFilterTile = 64;                                        // filters that are packed together
-constexpr int kFilterTileBytes = kFilterTile * kPieces * kPieceBytes;  // with a stage's channels, at one tap
+constexpr int kFilterTileBytes = kFilterTile * kPieces * kPieceBytes;  // with a step's channels, at one tap
 constexpr int kFilterStages = 4;
 constexpr int kBarrierBytes = 8 * kFilterStages;  // of shared memory, beside what a launch asks for
 // Taps of a segment: what comes together, and is left to go on while threads meet.
-constexpr int kSegmentTaps[] = {1, 2, 3, 5};
+constexpr int kSegmentTaps[] = {1, 2, 3, 4, 5};
+constexpr int kDepths[] = {1, 2, 4};  // steps of channels of a stage
 
 // Calls body(Tile()) for the tile of an index; false where there is none.
 template <class Body>
@@ -47,17 +48,21 @@ constexpr bool with_tile(int index, const Body& body) {
     case 0:
       return body(Tile<2, 256, 128, 2, 1>()), true;
     case 1:
-      return body(Tile<2, 128, 64, 1, 2>()), true;
-    case 2:
       return body(Tile<1, 256, 64, 2, 2>()), true;
-    case 3:
+    case 2:
       return body(Tile<1, 128, 64, 1, 3>()), true;
-    case 4:
+    case 3:
       return body(Tile<1, 64, 64, 1, 3>()), true;
+    case 4:
+      return body(Tile<1, 64, 128, 1, 2>()), true;
+    case 5:
+      return body(Tile<2, 64, 128, 1, 1>()), true;
+    case 6:
+      return body(Tile<1, 128, 128, 2, 2>()), true;
     default:
       return false;
   }
 }
-constexpr int kTiles = 5;
+constexpr int kTiles = 7;
 
 }  // namespace convx::cuconv::warpgroup

@@ -22,14 +22,12 @@ class Window {
   }
 
   // The channels of some places, step apart, of a stage that begins with a channel; they are not looked at
-  // before they are stored.
+  // before they are stored. Places are counted on through the steps of channels of a stage.
   CONVX_DEVICE void load(int first_channel, int place, int step) {
     place_ = place;
     step_ = step;
-    const int left = a_.channels - first_channel;
-    const T* const stage = source_ + static_cast<int64_t>(first_channel) * a_.source_plane;
     CONVX_UNROLL
-    for (int each = 0; each < kEach; ++each) load_place(stage, left, place + each * step, values_[each]);
+    for (int each = 0; each < kEach; ++each) load_place(first_channel, place + each * step, values_[each]);
   }
 
   CONVX_DEVICE void store(unsigned char* stage) const {
@@ -39,24 +37,39 @@ class Window {
 
  private:
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
-  static constexpr int kStage = stage_channels(Kind);
+  static constexpr int kStep = step_channels(Kind);
   // Bits as they are loaded.
   struct Place {
     bool is_padding;
-    uint32_t bits[kStage];
+    uint32_t bits[kStep];
   };
 
-  CONVX_DEVICE void load_place(const T* stage, int left, int place, Place& values) const {
-    if (place >= a_.places) return;
-    const int element = elements_[place], plane = a_.source_plane;
+  // Steps of channels of a stage whose places all come at once.
+  static constexpr int kMostSteps = Tile::kLoaders * kEach / Tile::kColumns;
+
+  // As many as a stage has, or more, beyond its last place.
+  CONVX_DEVICE int step_of(int place) const {
+    int step = place >= a_.places ? 1 : 0;
+    CONVX_UNROLL
+    for (int i = 2; i <= kMostSteps; ++i) step += place >= i * a_.places ? 1 : 0;
+    return step;
+  }
+
+  CONVX_DEVICE void load_place(int first_channel, int place, Place& values) const {
+    const int step = step_of(place), plane = a_.source_plane;
+    if (step >= a_.depth) return;
+    const int before = kMostSteps > 1 ? step : 0;  // known where there is none
+    const int element = elements_[place - before * a_.places], channel = first_channel + before * kStep;
+    const int left = a_.channels - channel;
     values.is_padding = element == kNothing;
-    const Bits* const from = reinterpret_cast<const Bits*>(stage + (values.is_padding ? 0 : element));
-    if (left >= kStage) {
+    const Bits* const from = reinterpret_cast<const Bits*>(source_ + static_cast<int64_t>(channel) * plane +
+                                                           (values.is_padding ? 0 : element));
+    if (left >= kStep) {
       CONVX_UNROLL
-      for (int i = 0; i < kStage; ++i) values.bits[i] = from[i * plane];
+      for (int i = 0; i < kStep; ++i) values.bits[i] = from[i * plane];
     } else {
       CONVX_UNROLL
-      for (int i = 0; i < kStage; ++i) {
+      for (int i = 0; i < kStep; ++i) {
         values.bits[i] = 0;
         if (i < left) values.bits[i] = from[i * plane];
       }
@@ -64,10 +77,13 @@ class Window {
   }
 
   CONVX_DEVICE void store_place(unsigned char* stage, int place, const Place& values) const {
-    if (place >= a_.places) return;
+    const int step = step_of(place);
+    if (step >= a_.depth) return;
+    const int before = kMostSteps > 1 ? step : 0;
+    stage += (before * (kPieces - 1) * a_.places + place) * kPieceBytes;
     CONVX_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      const uint32_t* const bits = values.bits + piece * (kStage / kPieces);
+      const uint32_t* const bits = values.bits + piece * (kStep / kPieces);
       Vector<uint32_t, 4> words;
       CONVX_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -79,7 +95,7 @@ class Window {
         }
         words.element[i] = values.is_padding ? 0 : word;
       }
-      *reinterpret_cast<Vector<uint32_t, 4>*>(stage + (piece * a_.places + place) * kPieceBytes) = words;
+      *reinterpret_cast<Vector<uint32_t, 4>*>(stage + piece * a_.places * kPieceBytes) = words;
     }
   }
 
