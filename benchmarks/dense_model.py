@@ -34,10 +34,16 @@ class Series:
     """What shares coefficients."""
 
     algorithm: str
+    variant: str  # of the algorithm, "" where all problems are alike to it
     operation: str
     dtype: str
     tf32: bool
     layout: str
+
+    @property
+    def name(self) -> str:
+        """Of the algorithm, as the planner looks for it."""
+        return f"{self.algorithm}, {self.variant}" if self.variant else self.algorithm
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,8 @@ def parts(problem: Problem, rates: Rates) -> list[float]:
     return [1.0, *memory, problem.flops / rate, wave(_LANE), *tiles]
 
 
-def series_of(problem: Problem, algorithm: str) -> Series:
-    return Series(algorithm, problem.operation, problem.dtype, problem.tf32, problem.layout)
+def series_of(problem: Problem, algorithm: str, variant: str) -> Series:
+    return Series(algorithm, variant, problem.operation, problem.dtype, problem.tf32, problem.layout)
 
 
 class Samples(measured_layers.Samples):

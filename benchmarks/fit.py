@@ -79,7 +79,7 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     depthwise, dense = output / f"{name}.inc", output / f"{name}_dense.inc"
     if fit_depthwise.fit_device(results, rates.bandwidth_GBps, heading, depthwise, worst):
         written.append(depthwise)
-    if fit_dense.fit_device(results, rates, heading, dense, worst):
+    if fit_dense.fit_device(results, planned_device(results), rates, heading, dense, worst):
         written.append(dense)
     if not written:
         sys.exit(f"{', '.join(map(str, paths))}: no layer has torch's time and a kernel's")

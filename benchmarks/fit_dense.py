@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.choices import HEAD, Times, cost, is_dense, measured_times, recorded, report
 from benchmarks.dense_model import Model, Rates, Samples, Series, series_of
+from benchmarks.planner import variant_of
 from benchmarks.planner_source import LayerTable, enumerators, order
 from benchmarks.results import Results
+from benchmarks.suites import Problem
 from benchmarks.trials import Trial, grouped, run
 
 Models = dict[Series, Model]
@@ -24,17 +27,22 @@ Models = dict[Series, Model]
 FEWEST_LAYERS = 3  # of an algorithm
 
 
-def samples_of(times: Times, rates: Rates) -> dict[Series, Samples]:
+def samples_of(times: Times, rates: Rates, device: Any) -> dict[Series, Samples]:
+    """device: of the planner's."""
+
+    def series(problem: Problem, algorithm: str) -> Series:
+        return series_of(problem, algorithm, variant_of(problem, algorithm, device))
+
     return {
         series: Samples(members, rates)
-        for series, members in grouped(times, series_of).items()
+        for series, members in grouped(times, series).items()
         if len({problem.shape for problem in members}) >= FEWEST_LAYERS
     }
 
 
 def _order(series: Series) -> tuple[object, ...]:
     operation, dtype, layout = order(series.operation, series.dtype, series.layout)
-    return (series.algorithm, operation, dtype, series.tf32, layout)
+    return (series.name, operation, dtype, series.tf32, layout)
 
 
 def source(models: Models, rates: Rates, heading: str, name: str) -> str:
@@ -46,7 +54,7 @@ def source(models: Models, rates: Rates, heading: str, name: str) -> str:
         coefficients = ", ".join(f"{value:.6g}" for value in model.coefficients)
         operation, dtype, layout = enumerators(series.operation, series.dtype, series.layout)
         rows.append(
-            f'{{"{series.algorithm}", {operation}, {dtype}, {str(series.tf32).lower()}, {layout}, '
+            f'{{"{series.name}", {operation}, {dtype}, {str(series.tf32).lower()}, {layout}, '
             f"{{{coefficients}}}, {table.add(model.correction)}}},"
         )
     return "\n".join(
@@ -63,15 +71,15 @@ def source(models: Models, rates: Rates, heading: str, name: str) -> str:
     )
 
 
-def fit_device(results: Results, rates: Rates, heading: str, target: Path, worst: int) -> bool:
+def fit_device(results: Results, device: Any, rates: Rates, heading: str, target: Path, worst: int) -> bool:
     """Fits the dense layers of one device's results and writes its file; False where there are none."""
-    device = str(results.environment["device"])
+    name = str(results.environment["device"])
     records = list(results.records.values())
-    times = measured_times(records, not device.startswith("cpu"), is_dense)
-    samples = samples_of(times, rates)
+    times = measured_times(records, not name.startswith("cpu"), is_dense)
+    samples = samples_of(times, rates, device)
     if not samples:
         return False
-    print(f"{device}, dense: {len(times)} problems, {len(samples)} series\n")
+    print(f"{name}, dense: {len(times)} problems, {len(samples)} series\n")
     print(f"{'chosen over fastest':50} {HEAD}")
     print(f"{'auto when it was measured':50} {cost(recorded(times, records))}")
     trials = run(times, ((series.algorithm, each) for series, each in samples.items()), "")
@@ -91,5 +99,5 @@ def _print_errors(samples: Mapping[Series, Samples], best: Trial) -> None:
         predicted = each.left_out(best.reach, best.noise)
         errors = np.log([predicted[problem] for problem in each.problems]) - np.log(each.us)
         precision = "tf32" if series.tf32 else series.dtype
-        name = f"{series.algorithm} {series.operation} {precision} {series.layout}"
+        name = f"{series.name} {series.operation} {precision} {series.layout}"
         print(f"{name:60} {math.expm1(float(np.sqrt((errors**2).mean()))):8.1%} {each.layer.max() + 1:7d}")

@@ -36,6 +36,13 @@ def plan_of(problem: Problem, device: Any) -> str:
     return _name(_libraries.core().select(core_problem(problem), device, "auto").plan)
 
 
+def variant_of(problem: Problem, algorithm: str, device: Any) -> str:
+    """Of an algorithm's times, on a device of the planner's."""
+    method, _, candidate = algorithm.partition("/")
+    plans = _libraries.core().candidates(method, core_problem(problem), device)
+    return next((str(plan.variant) for plan in plans if plan.candidate == candidate), "")
+
+
 def _name(plan: Any) -> str:
     return f"{plan.method}/{plan.candidate}" if plan.candidate else str(plan.method)
 

@@ -41,7 +41,12 @@ class MeasuredFile:
 def plan_of(algorithm: str, problem: Problem, device: _core.Device) -> _core.Plan | None:
     """The best plan of an algorithm, by the name that measured times have; None where it has none."""
     plans = _core.candidates(algorithm.split("/")[0], core_problem(problem), device)
-    return next((plan for plan in plans if algorithm_of(plan) == algorithm), None)
+    return next((plan for plan in plans if measured_name(plan) == algorithm), None)
+
+
+def measured_name(plan: _core.Plan) -> str:
+    name = algorithm_of(plan)
+    return f"{name}, {plan.variant}" if plan.variant else name
 
 
 def algorithm_of(plan: _core.Plan) -> str:

@@ -123,8 +123,9 @@ def read_models(path: Path, rates: dense_model.Rates = RATES) -> dict[dense_mode
     models = {}
     pattern = r'\{"([^"]+)", Operation::(\w+), DType::(\w+), (\w+), Layout::(\w+), \{(.*?)\}, (\d+), (\d+)\}'
     for name, operation, dtype, tf32, layout, values, *points in re.findall(pattern, file.series):
+        algorithm, _, variant = name.partition(", ")
         key = dense_model.Series(
-            name, operation, dtype, tf32 == "true", layout.replace("nhwc", "channels_last")
+            algorithm, variant, operation, dtype, tf32 == "true", layout.replace("nhwc", "channels_last")
         )
         correction = file.correction(*points, False, operation, dtype, key.layout, key.tf32)
         coefficients = np.array([float(value) for value in values.split(",")])
@@ -140,7 +141,9 @@ CPU_RATES = dense_model.Rates(CPU.bandwidth_GBps, CPU.fp32_TFLOPs, CPU.threads)
 @pytest.mark.parametrize(
     "path, rates, device, expected",
     [
-        pytest.param(H200_DENSE, RATES, H200, {"native", "pointwise/fma", "pointwise/tensor3"}, id="h200"),
+        pytest.param(
+            H200_DENSE, RATES, H200, {"native", "pointwise/fma", "pointwise/tensor, elements"}, id="h200"
+        ),
         pytest.param(
             CPU_DENSE,
             CPU_RATES,
@@ -162,10 +165,10 @@ def test_the_planner_computes_what_the_model_says(
             shape = problem.shape
             odd = Shape(shape.in_channels + 3, shape.size + 1, shape.out_channels + 5, shape.filter, 1, 1)
             for each in (problem, replace(problem, case=replace(problem.case, shape=odd), batch=3)):
-                plan = plan_of(key.algorithm, each, device)
+                plan = plan_of(key.name, each, device)
                 if plan and plan.source != "estimated":
                     assert plan.predicted_us == pytest.approx(model.at([each])[0], rel=2e-3), (key, each)
-                    compared[key.algorithm] = compared.get(key.algorithm, 0) + 1
+                    compared[key.name] = compared.get(key.name, 0) + 1
     assert expected <= compared.keys()
 
 
@@ -178,7 +181,7 @@ def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
             for batches in (3, 5, 300):
                 each = replace(problem, batch=batches * problem.batch)
                 nearest = distances(places([each]), places(problems)).min()
-                if plan := plan_of(key.algorithm, each, H200):
+                if plan := plan_of(key.name, each, H200):
                     expected = "measured on NVIDIA H200" if nearest <= farthest else "estimated"
                     assert plan.source == expected, (key, each, nearest)
                     sources.append(plan.source)
@@ -219,6 +222,20 @@ def test_dense_layers_of_networks_have_measured_times() -> None:
                 assert 1 < plan.predicted_us < 2000
     half, brain = dense_plan("native", dtype="float16"), dense_plan("native", dtype="bfloat16")
     assert half.predicted_us == brain.predicted_us
+
+
+def test_planes_that_are_read_by_elements_have_times_of_their_own() -> None:
+    """An odd plane in 16 bits takes pointwise/tensor several times as long as the even one beside it."""
+    for size in (9, 13, 15, 17):
+        layer = {"in_channels": 640, "out_channels": 320, "dtype": "bfloat16"}
+        odd, even = (
+            dense_plan("pointwise/tensor", in_height=side, in_width=side, **layer)
+            for side in (size, size + 1)
+        )
+        assert (odd.variant, even.variant) == ("elements", "")
+        assert odd.source == even.source == "measured on NVIDIA H200"
+        assert odd.predicted_us > 2 * even.predicted_us
+        assert dense_plan("auto", in_height=size, in_width=size, **layer).method != "pointwise"
 
 
 def test_dense_layers_unlike_the_measured_ones_are_estimated() -> None:

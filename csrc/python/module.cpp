@@ -168,6 +168,7 @@ void bind_plans(py::module_& module) {
   py::class_<Plan>(module, "Plan", "One way to run one problem: a method, its candidate and the tiling.")
       .def_property_readonly("method", [](const Plan& plan) { return plan.method->name; })
       .def_readonly("candidate", &Plan::candidate)
+      .def_readonly("variant", &Plan::variant)
       .def_property_readonly("tiling", &tiling)
       .def_readonly("workspace_bytes", &Plan::workspace_bytes)
       .def_readonly("packing", &Plan::packing)

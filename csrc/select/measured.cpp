@@ -122,19 +122,23 @@ Measured measured_time(const std::string& algorithm, const ConvProblem& problem,
                                 : dense_time(algorithm, problem, device);
 }
 
+std::string measured_name(const Plan& plan) {
+  const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
+  return plan.variant.empty() ? name : name + ", " + plan.variant;
+}
+
 void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (problem.operation == Operation::input_grad && device.backend != Backend::cpu) add_packing_times(plans);
   std::map<std::string, double> least;
   for (const Plan& plan : plans) {
-    const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
-    const auto [found, first] = least.emplace(name, plan.predicted_us);
+    const auto [found, first] = least.emplace(measured_name(plan), plan.predicted_us);
     if (!first) found->second = std::min(found->second, plan.predicted_us);
   }
   for (const auto& [name, estimate] : least) {
     const Measured measured = measured_time(name, problem, device);
     if (!measured) continue;
     for (Plan& plan : plans) {
-      if (std::string(plan.method->name) + "/" + plan.candidate != name) continue;
+      if (measured_name(plan) != name) continue;
       if (plan.predicted_us == estimate) plan.source = measured.source;
       plan.predicted_us *= measured.us / estimate;
     }

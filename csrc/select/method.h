@@ -23,6 +23,7 @@ struct Method;
 struct Plan {
   const Method* method = nullptr;
   std::string candidate;  // the kernel family, selectable as "method/candidate"
+  std::string variant;    // of the family, where a problem's has times unlike the others'
   int kernel = 0;         // the method's own index of that family
   // Tiling parameters by name, in the order the launcher reads them.
   std::vector<std::pair<const char*, int64_t>> tiling;

@@ -88,6 +88,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
       if (shared_bytes > device.shared_bytes_per_block || schedule.blocks() > INT32_MAX) return;
       Plan plan;
       plan.candidate = Kind == tensor::kSplit ? "tensor3" : "tensor";
+      if (How == tensor::kElements) plan.variant = "elements";
       plan.kernel = kTensor;
       plan.tiling = {{"precision", Kind},
                      {"access", How},
