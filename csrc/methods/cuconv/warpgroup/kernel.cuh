@@ -33,7 +33,7 @@ class Block {
   // Packed filters are complete before the kernel before this one begins, so they are fetched while it runs.
   CONVX_DEVICE void run() {
     CONVX_SHARED(uint64_t, barriers, [kFilterStages]);
-    BlockStages<kFilterStages> filters(barriers);
+    Filters filters(barriers);
     load_filters(filters, 0);
     load_filters(filters, 1);
     fill_tables();
@@ -58,7 +58,7 @@ class Block {
 
  private:
   using Filters = BlockStages<kFilterStages>;
-  static_assert(kSegmentTaps[3] <= kMostPending, "products of a segment are waited for by their number");
+  static_assert(kSegmentTaps[4] <= kMostPending, "products of a segment are waited for by their number");
 
   // Between segments, of both parts of the block.
   CONVX_DEVICE static void meet() { block_barrier(); }
@@ -150,7 +150,7 @@ class Block {
   }
 
   // The filters of the next segment, where there is one.
-  CONVX_DEVICE void load_filters(BlockStages<kFilterStages>& filters, int slot) {
+  CONVX_DEVICE void load_filters(Filters& filters, int slot) {
     const int count = min(min(a_.segment_taps, a_.stage_taps - ahead_tap_), ahead_taps_);
     if (count == 0) return;
     ahead_taps_ -= count;
