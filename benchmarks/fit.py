@@ -38,8 +38,7 @@ def planned_device(results: Results) -> Any:
     sys.exit(f"{name} is not among the devices of csrc/problem/device.cpp: add it there and build first")
 
 
-def _rates(results: Results) -> Rates:
-    device = planned_device(results)
+def _rates(device: Any) -> Rates:
     units = device.threads if device.backend == "cpu" else device.multiprocessors
     return Rates(device.bandwidth_GBps, device.fp32_TFLOPs, units)
 
@@ -75,11 +74,12 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     heading = _heading(results, paths)
     output.mkdir(parents=True, exist_ok=True)
     written = []
-    rates = _rates(results)
+    device = planned_device(results)
+    rates = _rates(device)
     depthwise, dense = output / f"{name}.inc", output / f"{name}_dense.inc"
     if fit_depthwise.fit_device(results, rates.bandwidth_GBps, heading, depthwise, worst):
         written.append(depthwise)
-    if fit_dense.fit_device(results, planned_device(results), rates, heading, dense, worst):
+    if fit_dense.fit_device(results, device, rates, heading, dense, worst):
         written.append(dense)
     if not written:
         sys.exit(f"{', '.join(map(str, paths))}: no layer has torch's time and a kernel's")

@@ -142,7 +142,11 @@ CPU_RATES = dense_model.Rates(CPU.bandwidth_GBps, CPU.fp32_TFLOPs, CPU.threads)
     "path, rates, device, expected",
     [
         pytest.param(
-            H200_DENSE, RATES, H200, {"native", "pointwise/fma", "pointwise/tensor, elements"}, id="h200"
+            H200_DENSE,
+            RATES,
+            H200,
+            {"native", "pointwise/fma", "pointwise/tensor3", "pointwise/tensor, elements"},
+            id="h200",
         ),
         pytest.param(
             CPU_DENSE,

@@ -115,16 +115,17 @@ void add_packing_times(std::vector<Plan>& plans) {
   }
 }
 
+// Of the series of times that a plan's estimate is held against.
+std::string measured_name(const Plan& plan) {
+  const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
+  return plan.variant.empty() ? name : name + ", " + plan.variant;
+}
+
 }  // namespace
 
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
   return problem.is_depthwise() ? depthwise_time(algorithm, problem, device)
                                 : dense_time(algorithm, problem, device);
-}
-
-std::string measured_name(const Plan& plan) {
-  const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
-  return plan.variant.empty() ? name : name + ", " + plan.variant;
 }
 
 void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {

@@ -53,6 +53,7 @@ bool is_possible(const Geometry& g, const ConvProblem& problem, const Sweep& s, 
          g.shared_bytes + warpgroup::kBarrierBytes <= device.shared_bytes_per_block;
 }
 
+// Calls body(Way) for what a tile could do, possible or not.
 template <class Body>
 void for_each_way(const Sweep& s, int64_t steps, const Body& body) {
   for (const int64_t depth : warpgroup::kDepths) {

@@ -28,7 +28,7 @@ constexpr int piece_channels(Precision precision) {
 constexpr int step_channels(Precision precision) {
   return kPieces * piece_channels(precision);
 }
-// Places of a thread that loads, each with a step's channels, whose channels take Lines times 32 registers.
+// Places that a thread brings at once: their channels of a step take Lines times 32 registers.
 template <Precision Kind, class Tile>
 constexpr int places_each() {
   return Tile::kLines * 32 / step_channels(Kind);
