@@ -17,11 +17,12 @@ struct Arguments {
   int source_height, source_width, source_plane, result_height, result_width, result_plane;
   int batch, all_channels, all_filters;
   int depth, stage_taps, filter_width, taps, stride_h, stride_w, step_h, step_w, top, left;
-  int residues_across, class_places, places, table_words, source_bytes, filter_bytes;
+  int residues_across, class_places, places, items, table_words, source_bytes, filter_bytes;
   int segment_taps, segments, batches, buffers;
   FastDivide divide_row_tiles, divide_column_tiles, divide_planes;
   FastDivide divide_image_places, divide_pitch, divide_result_plane;
-  int neighbours;  // results that can be written at once
+  FastDivide divide_row_pairs, divide_source_height;  // for windows by pairs
+  int neighbours;                                     // results that can be written at once
   Activation activation;
 };
 
@@ -65,6 +66,31 @@ struct Task {
     const bool inside = at.image + static_cast<int>(first_image) < a.batch && row >= 0 &&
                         row < a.source_height && column >= 0 && column < a.source_width;
     return inside ? at.image * a.all_channels * a.source_plane + row * a.source_width + column : kNothing;
+  }
+
+  // Pairs of neighbouring source columns, an even one first, counted over rows and images from the first
+  // image on. Those before a place: with both columns, or (1) with the first alone too.
+  CONVX_DEVICE int pairs_before(const Arguments<T>& a, uint32_t place, int first_alone) const {
+    const Place at = locate(a, place);
+    const int pairs = static_cast<int>(a.divide_row_pairs.divisor), row = at.line - a.top;
+    const int line = at.image * a.source_height + min(max(row, 0), a.source_height);
+    const bool inside = row >= 0 && row < a.source_height;
+    return line * pairs + (inside ? min(max(at.column - a.left + first_alone, 0) / 2, pairs) : 0);
+  }
+
+  struct Pair {
+    int element, place;  // of the window: -1, too, where only its second place is
+  };
+  CONVX_DEVICE Pair source_pair(const Arguments<T>& a, int i, int first, int end) const {
+    if (first + i >= end) return {kNothing, 0};
+    const uint32_t pair = first + i, line = a.divide_row_pairs.quotient(pair);
+    const int column = 2 * static_cast<int>(pair - line * a.divide_row_pairs.divisor);
+    const uint32_t image = a.divide_source_height.quotient(line);
+    if (static_cast<int>(first_image + image) >= a.batch) return {kNothing, 0};
+    const int row = static_cast<int>(line - image * a.divide_source_height.divisor);
+    const uint32_t of_image = (row + a.top) * a.divide_pitch.divisor + column + a.left;
+    return {static_cast<int>(image) * a.all_channels * a.source_plane + row * a.source_width + column,
+            static_cast<int>((first_image + image) * a.divide_image_places.divisor + of_image - first_place)};
   }
 
   // Results of all images before a place.

@@ -10,7 +10,8 @@ namespace convx::cuconv::warpgroup {
 
 // Of a launch, in microseconds, and what its blocks do, in cycles: fitted to some 3100 ways of 13 layers of
 // one tap and 13 of several, at batch 1, 8 and 32 in bfloat16 and TF32 on an H200. The way with the least
-// takes 3 % longer than the fastest where there is one tap, else 1.4 %. tail and overlap are of waves.
+// takes 3 % longer than the fastest where there is one tap, else 1.4 %; 1.1 % among 268 ways that bring pairs
+// of places, to which nothing was fitted. tail and overlap are of waves.
 struct Cost {
   double launch_us, begin, segment, latency, instruction, product, byte, place, sum, odd_sum, tail, overlap;
 };
@@ -35,8 +36,8 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   // Of a segment, then of a stage: products, the way of their operands, or what loads the source.
   const double products = taps * Tile::kGroups * Tile::kColumns * cost.product / segments;
   const double alone = cost.segment + products, together = resident * products;
-  constexpr double kInstructions = Tile::kLoaders / 32 * places_each<Kind, Tile>() * step_channels(Kind);
-  const double loads = cost.latency + resident * kInstructions * cost.instruction;
+  const double instructions = Tile::kLoaders / 32 * items_each<Kind, Tile>(g.together) * step_channels(Kind);
+  const double loads = cost.latency + resident * instructions * cost.instruction;
   const double bytes = taps * Tile::kGroups * kFilterTileBytes + places * 64;
   const double stage = std::max(batches * std::max({together, loads, alone}) +
                                     (segments - batches) * std::max(together, alone),

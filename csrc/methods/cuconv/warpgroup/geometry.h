@@ -25,7 +25,13 @@ struct Way {
   int64_t planes;
   int64_t depth;         // steps of channels of a stage: several where there is one tap
   int64_t segment_taps;  // taps whose filters come together, and between whose products threads meet
+  int64_t together;      // neighbouring places, one or two, that a load brings
 };
+
+// Pairs of places need pairs of columns that are aligned alike in every row, channel and image.
+inline bool has_pairs(const Sweep& s) {
+  return s.stride_h == 1 && s.stride_w == 1 && s.source_width % 2 == 0 && s.top >= 0 && s.left >= 0;
+}
 
 struct Geometry {
   int64_t depth, stage_taps;                 // steps of channels of a stage, and all their taps
@@ -33,6 +39,7 @@ struct Geometry {
   int64_t pitch, image_lines, image_places;  // places of a line; lines and places of an image
   int64_t residues_down, residues_across;    // classes of rows and columns that taps meet
   int64_t class_places, places;              // of a window: of one class, of all
+  int64_t together, items;                   // places that a thread brings at once, and how often a step
   int64_t images;                            // that a tile's places are of, at most
   int64_t m_tiles, row_tiles, column_tiles, planes, blocks;
   int64_t segments, batches, buffers;  // of a stage's taps; of its source; stages in memory at once
@@ -58,6 +65,9 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   const int64_t farthest = (span_h - 1) / s.stride_h * g.pitch + (span_w - 1) / s.stride_w;
   g.class_places = Tile::kColumns + farthest;
   g.places = g.residues_down * g.residues_across * g.class_places;
+  g.together = way.together;
+  // Pairs begin at even columns of the source, wherever the window does.
+  g.items = way.together == 2 ? g.places / 2 + 1 : g.places;
   const int64_t all_places = s.batch * g.image_places;
   g.images = std::min(s.batch, (g.class_places + g.image_places - 2) / g.image_places + 1);
   g.m_tiles = divide_up(s.filters, kFilterTile);
@@ -65,10 +75,10 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   g.column_tiles = divide_up(all_places, Tile::kColumns);
   g.blocks = g.row_tiles * g.column_tiles * way.planes * s.groups;
   g.segments = divide_up(g.stage_taps, way.segment_taps);
-  g.batches = divide_up(way.depth * g.places, Tile::kLoaders * places_each<Kind, Tile>());
+  g.batches = divide_up(way.depth * g.items, Tile::kLoaders * items_each<Kind, Tile>(way.together));
   // Products of the segment before may still read a stage whose place the first batch takes.
   g.buffers = g.batches < g.segments ? 2 : 3;
-  g.table_bytes = round_up((g.places + g.stage_taps + Tile::kColumns) * 4, 128);
+  g.table_bytes = round_up((g.items * way.together + g.stage_taps + Tile::kColumns) * 4, 128);
   g.source_bytes = way.depth * kPieces * g.places * kPieceBytes;
   g.filter_bytes = way.segment_taps * Tile::kGroups * kFilterTileBytes;
   const int64_t stages = round_up(g.buffers * g.source_bytes, 128) + kFilterStages * g.filter_bytes;

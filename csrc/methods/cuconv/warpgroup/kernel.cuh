@@ -9,14 +9,14 @@
 
 namespace convx::cuconv::warpgroup {
 
-template <Precision Kind, class Tile>
+template <Precision Kind, class Tile, int Together>
 class Block {
  public:
-  using Source = Window<Kind, Tile>;
+  using Source = Window<Kind, Tile, Together>;
   using T = typename Source::T;
 
   CONVX_DEVICE Block(const Arguments<T>& a, unsigned char* shared)
-      : a_(a), task_(a), elements_(reinterpret_cast<int*>(shared)) {
+      : a_(a), task_(a), entries_(reinterpret_cast<Entry*>(shared)) {
     sources_ = shared + a.table_words * 4;
     filters_ = sources_ + (a.buffers * a.source_bytes + 127) / 128 * 128;
     group_ = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
@@ -38,12 +38,12 @@ class Block {
     load_filters(filters, 1);
     fill_tables();
     block_barrier();
-    Source source(a_, task_, elements_);
+    Source source(a_, task_, entries_);
     take_turn();
     const int thread = static_cast<int>(threadIdx.x);
     CONVX_NO_UNROLL
-    for (int place = thread; place < a_.depth * a_.places; place += Tile::kThreads * Source::kEach) {
-      source.load(first_channel_, place, Tile::kThreads);
+    for (int item = thread; item < a_.depth * a_.items; item += Tile::kThreads * Source::kEach) {
+      source.load(first_channel_, item, Tile::kThreads);
       source.store(sources_);
     }
     publish_to_products();
@@ -57,6 +57,7 @@ class Block {
   }
 
  private:
+  using Entry = typename Source::Entry;
   using Filters = BlockStages<kFilterStages>;
   static_assert(kSegmentTaps[4] <= kMostPending, "products of a segment are waited for by their number");
 
@@ -124,13 +125,12 @@ class Block {
     meet();
   }
 
-  CONVX_DEVICE int* tap_offsets() const { return elements_ + a_.places; }
+  CONVX_DEVICE int* tap_offsets() const { return reinterpret_cast<int*>(entries_ + a_.items); }
   CONVX_DEVICE int* result_indices() const { return tap_offsets() + a_.stage_taps; }
 
   CONVX_DEVICE void fill_tables() const {
     const int thread = static_cast<int>(threadIdx.x);
-    CONVX_NO_UNROLL
-    for (int i = thread; i < a_.places; i += Tile::kThreads) elements_[i] = task_.source_element(a_, i);
+    Source::prepare(a_, task_, entries_, sources_, thread);
     // How far a tap's source lies from a result's place, in bytes.
     CONVX_NO_UNROLL
     for (int i = thread; i < a_.stage_taps; i += Tile::kThreads) {
@@ -205,20 +205,20 @@ class Block {
 
   const Arguments<T>& a_;
   const Task<Tile, T> task_;
-  int* elements_;  // of places; then by tap, then by column
+  Entry* entries_;  // of the window's items; then by tap, then by column
   unsigned char *sources_, *filters_;
   int group_, first_channel_, stages_, taps_;
   const unsigned char* ahead_;      // the filters to load
   int ahead_taps_, ahead_tap_ = 0;  // how many there are still; the next one's, within its stage
 };
 
-template <Precision Kind, class Tile, class T>
+template <Precision Kind, class Tile, int Together, class T>
 CONVX_KERNEL(Tile::kThreads, Tile::kBlocks)
 warpgroup_kernel(Arguments<T> arguments) {
   CONVX_SKIP_OTHER_WARPS(32);
 #if defined(CONVX_WARPGROUP_PRODUCTS) || defined(CONVX_SIMT)
   CONVX_DYNAMIC_SHARED(shared);
-  Block<Kind, Tile>(arguments, shared).run();
+  Block<Kind, Tile, Together>(arguments, shared).run();
 #endif
 }
 

@@ -37,7 +37,8 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   a.step_h = number(s.dilation_h), a.step_w = number(s.dilation_w);
   a.top = number(s.top), a.left = number(s.left);
   a.residues_across = number(g.residues_across), a.class_places = number(g.class_places);
-  a.places = number(g.places), a.table_words = number(g.table_bytes / 4);
+  a.places = number(g.places), a.items = number(g.items);
+  a.table_words = number(g.table_bytes / 4);
   a.source_bytes = number(g.source_bytes), a.filter_bytes = number(g.filter_bytes);
   a.segment_taps = number(way.segment_taps), a.segments = number(g.segments);
   a.batches = number(g.batches), a.buffers = number(g.buffers);
@@ -45,6 +46,8 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   a.divide_planes = divide_by(g.planes);
   a.divide_image_places = divide_by(g.image_places), a.divide_pitch = divide_by(g.pitch);
   a.divide_result_plane = divide_by(s.result_plane());
+  a.divide_row_pairs = divide_by(std::max<int64_t>(s.source_width / 2, 1));
+  a.divide_source_height = divide_by(s.source_height);
   const int64_t element_bytes = operands.partial != nullptr ? 4 : static_cast<int64_t>(sizeof(T));
   const void* const target = operands.partial != nullptr ? operands.partial : operands.result;
   for (int64_t neighbours = 16 / element_bytes; neighbours >= 4; neighbours /= 2) {
@@ -59,13 +62,14 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
 template <Precision Kind>
 void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   using T = typename matrix::Types<Kind>::Element;
-  const Way way = {plan["planes"], plan["depth"], plan["segment_taps"]};
+  const Way way = {plan["planes"], plan["depth"], plan["segment_taps"], plan["together"]};
   const bool found = with_tile(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     const Geometry g = geometry_of<Kind, Tile>(s, way);
-    launch_in_turn(warpgroup_kernel<Kind, Tile, T>, "cuconv warpgroup", Grid{static_cast<uint32_t>(g.blocks)},
-                   Tile::kThreads, static_cast<uint32_t>(g.shared_bytes), stream,
-                   arguments_of<T>(g, s, way, operands));
+    const auto kernel =
+        way.together == 2 ? warpgroup_kernel<Kind, Tile, 2, T> : warpgroup_kernel<Kind, Tile, 1, T>;
+    launch_in_turn(kernel, "cuconv warpgroup", Grid{static_cast<uint32_t>(g.blocks)}, Tile::kThreads,
+                   static_cast<uint32_t>(g.shared_bytes), stream, arguments_of<T>(g, s, way, operands));
   });
   if (!found) throw std::logic_error("convx: no cuconv warpgroup tile for " + describe(plan));
 }

@@ -28,10 +28,12 @@ constexpr int piece_channels(Precision precision) {
 constexpr int step_channels(Precision precision) {
   return kPieces * piece_channels(precision);
 }
-// Places that a thread brings at once: their channels of a step take Lines times 32 registers.
+// Items, of places that come together, that a thread brings at once: their channels of a step take Lines
+// times 32 registers, a pair of 16-bit values one.
 template <Precision Kind, class Tile>
-constexpr int places_each() {
-  return Tile::kLines * 32 / step_channels(Kind);
+constexpr int items_each(int64_t together) {
+  const int registers = matrix::element_bytes(Kind) == 2 ? 1 : static_cast<int>(together);
+  return Tile::kLines * 32 / (step_channels(Kind) * registers);
 }
 constexpr int kFilterTile = 64;                                        // filters that are packed together
 constexpr int kFilterTileBytes = kFilterTile * kPieces * kPieceBytes;  // with a step's channels, at one tap
