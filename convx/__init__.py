@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from convx import _libraries, functional, nn
+from convx._packed import constant_filters
 from convx.convert import ConversionReport, convert_, revert_
 from convx.explain import Explanation, explain
 from convx.tune import TuningReport, tune
@@ -22,6 +23,7 @@ __all__ = [
     "ConversionReport",
     "Explanation",
     "TuningReport",
+    "constant_filters",
     "convert_",
     "explain",
     "functional",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +16,44 @@ from convx import ops
 _MOST = 8
 
 _generation = 0
+
+
+class _Promise(threading.local):
+    constant = False  # what this thread captures meets filters that nobody will change
+
+
+_promise = _Promise()
+
+
+@contextmanager
+def constant_filters() -> Iterator[None]:
+    """Lets CUDA graphs that are captured within use the filters that layers have packed before.
+
+    A captured call packs its filters at every replay, so that it sees what the weight holds then: that
+    takes 2 to 15 microseconds a layer. Who serves a trained network has no use for that. A capture within
+    this context reads the packed copy that a call before it, outside of the graph, has left with the layer;
+    replays do not see later changes of the weight. The layers have to live as long as the graph does, as
+    their weights have to anyway. A layer that has no packed copy yet packs in the graph, as without this.
+    Outside of captures nothing changes. It counts for the thread that enters it.
+
+    >>> import torch, convx
+    >>> layer, x = convx.nn.Conv2d(64, 64, 1).eval(), torch.randn(1, 64, 56, 56)
+    >>> def capture():  # on a GPU
+    ...     graph = torch.cuda.CUDAGraph()
+    ...     with torch.no_grad(), convx.constant_filters():
+    ...         layer(x)
+    ...         with torch.cuda.graph(graph):
+    ...             return graph, layer(x)
+    """
+    before, _promise.constant = _promise.constant, True
+    try:
+        yield
+    finally:
+        _promise.constant = before
+
+
+def _in_graph(weight: Tensor) -> bool:
+    return weight.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def generation() -> int:
@@ -47,11 +88,12 @@ class PackedFilters:
     version. They are no state: copies and pickles of a layer begin without any.
     """
 
-    __slots__ = ("_generation", "_kept", "_memory", "_owner", "_version", "choices")
+    __slots__ = ("_captured", "_generation", "_kept", "_memory", "_owner", "_version", "choices")
 
     def __init__(self) -> None:
         self.choices: dict[Any, Any] = {}  # which calls are native's: convx._native
         self._kept: dict[Any, Tensor | None] = {}
+        self._captured: list[Tensor] = []  # what graphs read, which nobody else may be given the memory of
         self._owner: Tensor | None = None
         self._memory: Tensor | None = None
         self._version = self._generation = -1
@@ -64,18 +106,23 @@ class PackedFilters:
 
     def forget(self) -> None:
         """Lets the next call pack anew, after writes that a version counter does not see (weight.data)."""
+        captured = self._captured
         self.__init__()  # type: ignore[misc]
+        self._captured = captured
 
     def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
         """What convx::conv2d takes as packed_weight with these arguments; None lets it pack by itself.
 
-        A CUDA graph has to pack in the graph, so that replays see what the weight holds then. Tensors made
-        in inference mode have no version that would tell when they change.
+        A CUDA graph has to pack in the graph, so that replays see what the weight holds then, unless that is
+        said not to change. Tensors made in inference mode have no version that would tell when they change.
         """
         version = _version_of(weight)
-        if version is None or (weight.is_cuda and torch.cuda.is_current_stream_capturing()):
+        in_graph = _in_graph(weight)
+        if version is None or (in_graph and not _promise.constant):
             return None
         owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
+        if in_graph and not self._holds(owner, weight, version):
+            return None  # what is packed in a graph is the graph's
         if not self._holds(owner, weight, version):
             self._kept.clear()
             # The alias keeps the memory from being given to another tensor at the same address.
@@ -90,6 +137,11 @@ class PackedFilters:
             torch.get_num_threads(),
             *rest,
         )
+        if in_graph:
+            kept = self._kept.get(key)
+            if kept is not None and all(kept is not each for each in self._captured):
+                self._captured.append(kept)
+            return kept
         if key in self._kept:
             return self._kept[key]
         packed = ops.pack_weight(input, weight, bias, *rest)

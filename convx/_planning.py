@@ -33,8 +33,10 @@ def problem(
     bias: bool = False,
     activation: str = "none",
     allow_tf32: bool = False,
+    packs_each_call: bool = False,
 ) -> Any:
-    """A _core.Problem; sizes are those of the 4D operators."""
+    """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
+    filters nobody keeps."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
         raise ValueError(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
@@ -58,6 +60,7 @@ def problem(
         bias=bias and operation == "forward",
         activation=activation if operation == "forward" else "none",
         allow_tf32=allow_tf32,
+        packs_each_call=packs_each_call and operation == "forward",
     )
 
 
@@ -72,6 +75,7 @@ def problem_of(
     dilation: Pair,
     groups: int,
     activation: str,
+    packs_each_call: bool = False,
 ) -> Any:
     """The problem of a call with these 4D tensors on a _core.Device."""
     return problem(
@@ -87,6 +91,7 @@ def problem_of(
         bias is not None,
         activation,
         allows_tf32(where.backend != "cpu", input.dtype),
+        packs_each_call,
     )
 
 

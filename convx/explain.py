@@ -150,6 +150,9 @@ def explain(
 ) -> Explanation:
     """What each method would do with convx.functional.conv2d(input, weight, ...), and which one is taken.
 
+    Such a call packs its filters where a kernel wants that, and on a GPU the time it takes counts. A layer
+    keeps them from call to call where no gradient is needed, and is explained as there.
+
     Args:
         input, weight, bias, stride, padding, dilation, groups, activation, algorithm: as conv2d takes them;
             only the tensors' shapes, dtype, layout and device are read, so that meta and fake tensors do.
@@ -175,6 +178,24 @@ def explain(
     """
     if isinstance(input, torch.nn.Module):
         return _explain_layer(input, weight, operation, device)
+    rest = (stride, padding, dilation, groups, activation, algorithm, operation, device)
+    return _explain_call(input, weight, bias, *rest, packs_each_call=True)
+
+
+def _explain_call(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: Padding,
+    dilation: int | Sequence[int],
+    groups: int,
+    activation: str,
+    algorithm: str,
+    operation: str,
+    device: torch.device | str | None,
+    packs_each_call: bool,
+) -> Explanation:
     if operation not in _OPERATIONS:
         raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, got {operation!r}")
     if weight.dim() == 3:
@@ -195,7 +216,17 @@ def explain(
         )
     where = _planning.device(input.device if device is None else device)
     problem = _planning.problem_of(
-        operation, where, input, weight, bias, strides, paddings, dilations, groups, activation
+        operation,
+        where,
+        input,
+        weight,
+        bias,
+        strides,
+        paddings,
+        dilations,
+        groups,
+        activation,
+        packs_each_call,
     )
     return explain_problem(problem, where, algorithm)
 
@@ -210,7 +241,7 @@ def _explain_layer(
         # Padded first with values, by torch; only the sizes matter here.
         input = torch.nn.functional.pad(input, layer._reversed_padding_repeated_twice)
         padding = 0
-    return explain(
+    return _explain_call(
         input,
         layer.weight,
         layer.bias,
@@ -218,8 +249,9 @@ def _explain_layer(
         padding,
         layer.dilation,
         layer.groups,
-        activation=getattr(layer, "activation", "none"),
-        algorithm=getattr(layer, "algorithm", "auto"),
-        operation=operation,
-        device=device,
+        getattr(layer, "activation", "none"),
+        getattr(layer, "algorithm", "auto"),
+        operation,
+        device,
+        packs_each_call=False,
     )

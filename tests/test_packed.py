@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -207,6 +208,103 @@ def test_replays_see_what_the_weight_holds_then() -> None:
         _add_in_place(layer)
         graph.replay()
         torch.testing.assert_close(y, _expected(layer, x), rtol=1e-3, atol=1e-3)
+
+
+class _Graph:
+    """A CUDA graph's capture as PackedFilters sees it, without one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("convx._packed._in_graph", lambda weight: self.captures)
+        self.captures = False
+
+
+def _arguments(layer: convx.nn.Conv2d, x: torch.Tensor) -> tuple[object, ...]:
+    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), 1)
+    return x, layer.weight, layer.bias, *geometry, "none", "hntmp", False
+
+
+@torch.no_grad()
+def test_a_graph_packs_unless_filters_are_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
+    arguments = _arguments(layer, x)
+    kept = layer._packed.of(*arguments)
+    assert kept is not None
+    graph.captures = True
+    assert layer._packed.of(*arguments) is None
+    with convx.constant_filters():
+        assert layer._packed.of(*arguments) is kept
+        with convx.constant_filters():
+            pass
+        assert layer._packed.of(*arguments) is kept, "the inner context ended the outer one's promise"
+    assert layer._packed.of(*arguments) is None
+
+
+@torch.no_grad()
+def test_what_a_graph_reads_outlives_the_weights_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
+    kept = weakref.ref(layer._packed.of(*_arguments(layer, x)))
+    graph.captures = True
+    with convx.constant_filters():
+        for _ in range(2):
+            assert layer._packed.of(*_arguments(layer, x)) is kept()
+    graph.captures = False
+    _add_in_place(layer)
+    assert layer._packed.of(*_arguments(layer, x)) is not kept()
+    layer._packed.forget()
+    assert kept() is not None
+    layer._packed = PackedFilters()
+    assert kept() is None, "nobody reads it any more"
+
+
+@torch.no_grad()
+def test_a_first_call_in_a_graph_packs_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
+    graph.captures = True
+    with convx.constant_filters():
+        assert layer._packed.of(*_arguments(layer, x)) is None
+        graph.captures = False
+        layer._packed.of(*_arguments(layer, x))
+        _add_in_place(layer)
+        graph.captures = True
+        assert layer._packed.of(*_arguments(layer, x)) is None, "packed from another version of the weight"
+
+
+def test_packing_counts_where_nobody_keeps_the_filters() -> None:
+    x = torch.empty(1, 64, 56, 56, device="meta")
+    layer = torch.nn.Conv2d(64, 64, 3, padding=1, bias=False, device="meta")
+    kept = convx.explain(layer, x, device="h200")
+    alone = convx.explain(x, layer.weight, padding=1, device="h200")
+    times = {row.plan: row.predicted_us for row in kept.rows if row.can_run}
+    packed = [row.plan for row in alone.rows if row.can_run and row.predicted_us > times[row.plan] + 1]
+    same = [row.plan for row in alone.rows if row.can_run and row.predicted_us == times[row.plan]]
+    assert any(plan.startswith("hntmp/") for plan in packed)
+    assert "native" in same and any(plan.startswith("cuconv/fused") for plan in same)
+    assert len(packed) + len(same) == len(times)
+    gradient = {"operation": "input_grad", "device": "h200"}
+    rows = zip(
+        convx.explain(layer, x, **gradient).rows,
+        convx.explain(x, layer.weight, padding=1, **gradient).rows,
+        strict=True,
+    )
+    assert all(a == b for a, b in rows), "a gradient always packs"
+
+
+@pytest.mark.gpu
+def test_a_graph_with_constant_filters() -> None:
+    layer, x = _layer().cuda(), _input().cuda()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), convx.constant_filters():
+        expected = layer(x)
+        with torch.cuda.graph(graph):
+            y = layer(x)
+        _add_in_place(layer)
+        layer(x)
+        layer._packed.forget()
+        # Memory that was given back would be taken by these.
+        others = [torch.full((1 << size,), 7, dtype=torch.uint8, device="cuda") for size in range(8, 20)]
+        graph.replay()
+        torch.testing.assert_close(y, expected, rtol=0, atol=0)
+        del others
 
 
 @pytest.mark.gpu

@@ -62,6 +62,9 @@ def test_generated_kernels_become_candidates(monkeypatch: pytest.MonkeyPatch) ->
     records.remember(tuned)
     assert _core.select(problem, device).plan.name == tuned.algorithm
     assert _core.select(problem, device).plan.source == "tuned"
+    alone = _core.Problem(**tuned.problem, packs_each_call=True)  # as the operator is called without a layer
+    assert _core.select(alone, device, tuned.algorithm).plan.name == tuned.algorithm
+    assert _core.select(alone, device).plan.source == "tuned"
     other = _core.Problem(**{**tuned.problem, "batch": 3})
     assert not any("generated" in plan.name for row in _core.explain(other, device) for plan in row.plans)
     a100 = _core.Device.known_device("a100")

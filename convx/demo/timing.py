@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+import convx
+
 Call = Callable[[], object]
 _FEWEST_ROUNDS = 3
 
@@ -58,7 +60,7 @@ def _prepare_gpu(call: Call, round_us: float) -> Callable[[], float]:
 
 def _capture(call: Call, repeats: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with convx.constant_filters(), torch.cuda.graph(graph):
         for _ in range(repeats):
             call()
     graph.replay()

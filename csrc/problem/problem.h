@@ -27,6 +27,8 @@ struct ConvProblem {
   Activation activation = Activation::none;
   bool has_bias = false;
   bool allow_tf32 = false;  // float32 products may be rounded to TF32 before they are added
+  // Nobody keeps this forward call's filters in the order that a kernel reads: to pack them is part of it.
+  bool packs_each_call = false;
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0;
   int64_t out_channels = 0, out_height = 0, out_width = 0;
   int64_t filter_height = 1, filter_width = 1;
@@ -48,6 +50,8 @@ struct ConvProblem {
   // counted as two operations each.
   double bytes() const;
   double flops() const;
+  // The same call where its filters are kept packed: tuning and generated kernels know no other.
+  ConvProblem with_kept_filters() const;
   bool operator==(const ConvProblem& other) const;
   size_t hash() const;
 };

@@ -19,7 +19,7 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
                          int64_t batch, int64_t in_channels, int64_t in_height, int64_t in_width,
                          int64_t out_channels, int64_t filter_height, int64_t filter_width, Pair stride,
                          Padding padding, Pair dilation, int64_t groups, bool bias,
-                         const std::string& activation, bool allow_tf32) {
+                         const std::string& activation, bool allow_tf32, bool packs_each_call) {
   ConvProblem problem;
   problem.operation = parse_operation(operation);
   problem.dtype = parse_dtype(dtype);
@@ -27,6 +27,7 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   problem.activation = parse_activation(activation);
   problem.has_bias = bias;
   problem.allow_tf32 = allow_tf32;
+  problem.packs_each_call = packs_each_call;
   problem.batch = batch;
   problem.in_channels = in_channels;
   problem.in_height = in_height;
@@ -40,6 +41,9 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   std::tie(problem.dilation_h, problem.dilation_w) = dilation;
   problem.groups = groups;
   validate_and_size(problem);
+  if (problem.operation != Operation::forward && packs_each_call) {
+    throw InvalidArgument("packs_each_call belongs to the forward operation; gradients always pack");
+  }
   if (problem.operation != Operation::forward && (bias || problem.activation != Activation::none)) {
     throw InvalidArgument("bias and activation belong to the forward operation; got them with operation '" +
                           operation + "'");
@@ -75,13 +79,14 @@ void bind_problem(py::module_& module) {
            py::arg("in_height"), py::arg("in_width"), py::arg("out_channels"), py::arg("filter_height"),
            py::arg("filter_width"), py::arg("stride") = Pair(1, 1), py::arg("padding") = Padding(0, 0, 0, 0),
            py::arg("dilation") = Pair(1, 1), py::arg("groups") = 1, py::arg("bias") = false,
-           py::arg("activation") = "none", py::arg("allow_tf32") = false)
+           py::arg("activation") = "none", py::arg("allow_tf32") = false, py::arg("packs_each_call") = false)
       .def_property_readonly("operation", [](const ConvProblem& p) { return to_string(p.operation); })
       .def_property_readonly("dtype", [](const ConvProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("layout", [](const ConvProblem& p) { return to_string(p.layout); })
       .def_property_readonly("activation", [](const ConvProblem& p) { return to_string(p.activation); })
       .def_readonly("bias", &ConvProblem::has_bias)
       .def_readonly("allow_tf32", &ConvProblem::allow_tf32)
+      .def_readonly("packs_each_call", &ConvProblem::packs_each_call)
       .def_readonly("batch", &ConvProblem::batch)
       .def_readonly("in_channels", &ConvProblem::in_channels)
       .def_readonly("in_height", &ConvProblem::in_height)

@@ -25,8 +25,8 @@ struct Measured {
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
 
 // Where a candidate was measured on problems like this, its best plan is taken to have that time; the
-// method's estimates tell how the other plans of the candidate compare. Plans name their method. On GPUs an
-// input gradient's estimates get the time that packing its filters takes, which it does at every call.
+// method's estimates tell how the other plans of the candidate compare. Plans name their method. On GPUs the
+// time that packing filters takes is added for calls that do so: gradients, and problem.packs_each_call.
 void take_measured_times(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 
 }  // namespace convx

@@ -33,8 +33,9 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
               const std::vector<int64_t>& dilation, int64_t groups, const std::string& activation,
               const std::string& algorithm, bool allow_tf32, const std::optional<Tensor>& packed_weight) {
   const TensorView input_view(input), weight_view(weight);
-  const ConvProblem problem = forward_problem(input_view, weight_view, bias,
-                                              {stride, padding, dilation, groups, allow_tf32}, activation);
+  ConvProblem problem = forward_problem(input_view, weight_view, bias,
+                                        {stride, padding, dilation, groups, allow_tf32}, activation);
+  problem.packs_each_call = !packed_weight.has_value();
   const Sizes sizes = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
   if (problem.batch == 0) {
     check_algorithm(algorithm);
