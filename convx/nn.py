@@ -84,7 +84,8 @@ class Conv2d(_RunByConvx, torch.nn.Conv2d):
 
     Where no gradient is needed, filters that a kernel reads in an order of its own are kept packed until the
     weight changes, which its version counter tells. Writes through weight.data are not seen by it: write in
-    torch.no_grad() instead, as torch's own optimizers do.
+    torch.no_grad() instead, as torch's own optimizers do. CUDA graphs pack at every replay, unless they are
+    captured within convx.constant_filters().
     """
 
     _function = staticmethod(functional.conv2d)

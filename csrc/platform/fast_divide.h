@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "platform/platform.h"
+
 namespace convx {
 
 // Exact for dividends below 2^31. Built on the host, passed to kernels by value.
@@ -28,5 +30,9 @@ struct FastDivide {
   }
   CONVX_DEVICE uint32_t remainder(uint32_t dividend) const { return dividend - quotient(dividend) * divisor; }
 };
+
+inline FastDivide divide_by(int64_t value) {
+  return FastDivide(static_cast<uint32_t>(value));
+}
 
 }  // namespace convx

@@ -1,5 +1,6 @@
 // Starting a kernel, on CUDA, HIP and the host executor. Launchers (launch*.cu) include this.
 #pragma once
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -23,6 +24,10 @@ void with_lanes(int64_t lanes, const Body& body) {
     body(std::integral_constant<int, 64>());
   }
 #endif
+}
+
+inline bool is_aligned(const void* pointer, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
 struct Grid {

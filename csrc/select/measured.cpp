@@ -117,8 +117,7 @@ void add_packing_times(std::vector<Plan>& plans) {
 
 // Of the series of times that a plan's estimate is held against.
 std::string measured_name(const Plan& plan) {
-  const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
-  return plan.variant.empty() ? name : name + ", " + plan.variant;
+  return plan.variant.empty() ? algorithm_of(plan) : algorithm_of(plan) + ", " + plan.variant;
 }
 
 }  // namespace

@@ -14,9 +14,13 @@ int64_t Plan::operator[](const char* parameter) const {
                           parameter);
 }
 
+std::string algorithm_of(const Plan& plan) {
+  const std::string method = plan.method == nullptr ? "?" : plan.method->name;
+  return plan.candidate.empty() ? method : method + "/" + plan.candidate;
+}
+
 std::string name_of(const Plan& plan) {
-  std::string text = plan.method == nullptr ? "?" : plan.method->name;
-  if (!plan.candidate.empty()) text += "/" + plan.candidate;
+  std::string text = algorithm_of(plan);
   for (const auto& [name, value] : plan.tiling) text += std::string(" ") + name + "=" + std::to_string(value);
   return text;
 }

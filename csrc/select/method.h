@@ -47,6 +47,8 @@ struct Method {
   std::string (*why_absent)(const ConvProblem&, const DeviceTraits&, const std::string& candidate) = nullptr;
 };
 
+// "depthwise/strip", "native": what selects the best plan of this kernel as an algorithm.
+std::string algorithm_of(const Plan& plan);
 // "depthwise/strip rows=4 columns=4": what selects this very plan as an algorithm.
 std::string name_of(const Plan& plan);
 std::string describe(

@@ -50,7 +50,7 @@ std::vector<std::string> method_names() {
 std::vector<std::string> candidate_names(const std::vector<Plan>& plans) {
   std::vector<std::string> names;
   for (const Plan& plan : plans) {
-    const std::string name = std::string(plan.method->name) + "/" + plan.candidate;
+    const std::string name = algorithm_of(plan);
     if (!plan.candidate.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(name);
     }

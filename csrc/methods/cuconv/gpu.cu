@@ -12,7 +12,6 @@ namespace {
 
 template <class T>
 void launch_products(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   const auto number = [](int64_t value) { return static_cast<int>(value); };
   const int64_t threads = plan["threads"], pixel_blocks = divide_up(s.result_plane(), threads);
   stages::ProductArguments<T> a{};

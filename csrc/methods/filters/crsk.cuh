@@ -56,7 +56,6 @@ inline void pack_crsk_gpu(const ConvProblem& problem, int64_t block, const void*
                           Stream stream) {
   const Crsk order = crsk_of(problem, block);
   CrskArguments a{};
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   const int64_t rows = order.source_channels * order.taps;
   const int64_t tile_rows = block < kCrskElements ? kCrskElements / block : 1;
   const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;

@@ -11,10 +11,6 @@
 
 namespace convx::hntmp {
 
-inline FastDivide divide_by(int64_t value) {
-  return FastDivide(static_cast<uint32_t>(value));
-}
-
 template <class T>
 Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& problem, const Sweep& s,
                                           const Geometry& g, const Pointers& pointers) {

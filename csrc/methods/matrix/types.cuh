@@ -36,8 +36,4 @@ void with_matrix_lanes(int64_t lanes, const Body& body) {
 #endif
 }
 
-inline bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 }  // namespace convx::matrix

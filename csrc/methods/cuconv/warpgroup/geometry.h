@@ -28,7 +28,8 @@ struct Way {
   int64_t together;      // neighbouring places, one or two, that a load brings
 };
 
-// Pairs of places need pairs of columns that are aligned alike in every row, channel and image.
+// Pairs of places need pairs of columns that are aligned alike in every row, channel and image; tensors begin
+// at multiples of 16 bytes.
 inline bool has_pairs(const Sweep& s) {
   return s.stride_h == 1 && s.stride_w == 1 && s.source_width % 2 == 0 && s.top >= 0 && s.left >= 0;
 }
@@ -39,7 +40,7 @@ struct Geometry {
   int64_t pitch, image_lines, image_places;  // places of a line; lines and places of an image
   int64_t residues_down, residues_across;    // classes of rows and columns that taps meet
   int64_t class_places, places;              // of a window: of one class, of all
-  int64_t together, items;                   // places that a thread brings at once, and how often a step
+  int64_t together, items;                   // places that a load brings; such groups of a window
   int64_t images;                            // that a tile's places are of, at most
   int64_t m_tiles, row_tiles, column_tiles, planes, blocks;
   int64_t segments, batches, buffers;  // of a stage's taps; of its source; stages in memory at once

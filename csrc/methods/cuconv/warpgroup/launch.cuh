@@ -9,10 +9,6 @@
 
 namespace convx::cuconv::warpgroup {
 
-inline FastDivide divide_by(int64_t value) {
-  return FastDivide(static_cast<uint32_t>(value));
-}
-
 template <class T>
 Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, const Operands& operands) {
   const auto number = [](int64_t value) { return static_cast<int>(value); };
@@ -52,7 +48,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   const void* const target = operands.partial != nullptr ? operands.partial : operands.result;
   for (int64_t neighbours = 16 / element_bytes; neighbours >= 4; neighbours /= 2) {
     const bool fits = s.result_plane() % neighbours == 0 &&
-                      matrix::aligned(target, static_cast<size_t>(neighbours * element_bytes));
+                      is_aligned(target, static_cast<size_t>(neighbours * element_bytes));
     if (fits && a.neighbours == 0) a.neighbours = number(neighbours);
   }
   a.activation = operands.activation;

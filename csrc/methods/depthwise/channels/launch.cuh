@@ -50,18 +50,15 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
   }
 }
 
-inline bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 template <class T, int Filter, int Stride, bool Transposed>
 void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                         Stream stream) {
   if constexpr (sizeof(T) == 2) {
     const bool gradient = problem.operation == Operation::input_grad;
     // Pairs of channels are one load; memory that begins at an odd element is rare.
-    if (plan["channels"] == 1 || !aligned(gradient ? pointers.output_grad : pointers.input, 2 * sizeof(T)) ||
-        !aligned(pointers.result, 2 * sizeof(T)) || !aligned(pointers.weight, 2 * sizeof(T))) {
+    if (plan["channels"] == 1 ||
+        !is_aligned(gradient ? pointers.output_grad : pointers.input, 2 * sizeof(T)) ||
+        !is_aligned(pointers.result, 2 * sizeof(T)) || !is_aligned(pointers.weight, 2 * sizeof(T))) {
       return launch_tile<T, Filter, Stride, Transposed, 1, kSmall>(plan, problem, pointers, stream);
     }
   }

@@ -8,9 +8,6 @@
 
 namespace convx::depthwise::direct {
 
-inline FastDivide divide_by(int64_t value) {
-  return FastDivide(static_cast<uint32_t>(value));
-}
 inline int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -156,17 +153,14 @@ void launch_weight_grad(const Plan& plan, const ConvProblem& problem, const Poin
   }
 }
 
-inline bool aligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 template <class T, bool Gradient, int Rows>
 void launch_rows(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
   const void* source = Gradient ? pointers.output_grad : pointers.input;
   const size_t wide_bytes = sizeof(Vector<T, 4>) < 16 ? sizeof(Vector<T, 4>) : 16;
   if (plan["columns"] == 1) {
     launch_correlate<T, Gradient, Rows, 1, false>(plan, problem, pointers, stream);
-  } else if (plan["vector"] > 1 && aligned(source, wide_bytes) && aligned(pointers.result, wide_bytes)) {
+  } else if (plan["vector"] > 1 && is_aligned(source, wide_bytes) &&
+             is_aligned(pointers.result, wide_bytes)) {
     launch_correlate<T, Gradient, Rows, 4, true>(plan, problem, pointers, stream);
   } else {
     launch_correlate<T, Gradient, Rows, 4, false>(plan, problem, pointers, stream);

@@ -20,7 +20,7 @@ plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, c
   a.channels = static_cast<uint32_t>(problem.in_channels);
   a.period = static_cast<uint32_t>(shares.period);
   a.slices = static_cast<uint32_t>(plan["slices"]);
-  a.bulk = reinterpret_cast<uintptr_t>(a.source) % 16 == 0 && reinterpret_cast<uintptr_t>(a.result) % 16 == 0;
+  a.bulk = is_aligned(a.source, 16) && is_aligned(a.result, 16);
   a.flip = !forward;
   a.activation = forward ? problem.activation : Activation::none;
   return a;

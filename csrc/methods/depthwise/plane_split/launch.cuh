@@ -13,7 +13,6 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   const View view = strip::view_of(problem);
   const Geometry geometry = geometry_of(view, problem.filter_height);
   const bool forward = problem.operation == Operation::forward;
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   Arguments<T> a{};
   a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   a.weight = static_cast<const T*>(pointers.weight);

@@ -28,7 +28,6 @@ void start(const Call<T>& call) {
   const Geometry geometry = geometry_of(call.view, Filter, Shape::kTile, call.lanes);
   const View& view = call.view;
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   Arguments<T> a{};
   a.source = call.source, a.weight = call.weight, a.bias = call.bias, a.result = call.result;
   a.source_height = narrow_int(view.source_height), a.source_width = narrow_int(view.source_width);
@@ -88,7 +87,7 @@ template <class T>
 bool pointers_aligned(const T* source, const T* result, const Tile& tile, Mapping mapping) {
   const auto divides = [](int elements, const void* pointer) {
     const size_t bytes = elements * sizeof(T) < 16 ? elements * sizeof(T) : 16;
-    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+    return convx::is_aligned(pointer, bytes);
   };
   return divides(tile.columns, source) && divides(result_columns(mapping, tile.columns), result);
 }

@@ -23,7 +23,6 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
                   Stream stream) {
   const int64_t lanes = plan["lanes"], rows = plan["rows"], group_lanes = plan["segment"];
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   const int64_t segments = divide_up(problem.out_width, group_lanes);
   const int64_t row_tiles = divide_up(problem.out_height, rows);
   Arguments<T> a{};

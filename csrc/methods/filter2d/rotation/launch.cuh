@@ -24,7 +24,6 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   const int64_t lanes = plan["lanes"];
   const Geometry geometry = geometry_of(problem, lanes);
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   Arguments<T> a{};
   a.images = static_cast<const T*>(pointers.images);
   a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
@@ -42,7 +41,7 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.border = problem.border, a.activation = problem.activation;
   // A tensor may start anywhere, which only shows here.
   const auto divides = [](const void* pointer) {
-    return reinterpret_cast<uintptr_t>(pointer) % std::min<size_t>(sizeof(T) * kColumns, 16) == 0;
+    return is_aligned(pointer, std::min<size_t>(sizeof(T) * kColumns, 16));
   };
   const bool aligned = problem.width % kColumns == 0 && problem.out_width % kColumns == 0 &&
                        divides(pointers.images) && divides(pointers.result);

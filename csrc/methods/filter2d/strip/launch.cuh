@@ -49,7 +49,6 @@ Call<T> call_of(const Plan& plan, const FilterProblem& problem, const FilterPoin
   call.stream = stream;
   const Geometry geometry = geometry_of(problem, tile, cut, call.lanes);
   call.blocks = static_cast<uint32_t>(geometry.blocks);
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
   Arguments<T>& a = call.arguments;
   a.images = static_cast<const T*>(pointers.images);
@@ -77,10 +76,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   Call<T> call = call_of<T>(plan, problem, pointers, variant, stream);
   // A tensor may start anywhere, which only shows here.
   const size_t bytes = sizeof(T) * columns_of(sizeof(T));
-  const auto misplaced = [&](const void* pointer) {
-    return reinterpret_cast<uintptr_t>(pointer) % bytes != 0;
-  };
-  if (variant != Variant::ragged && (misplaced(pointers.images) || misplaced(pointers.result))) {
+  const bool in_place = is_aligned(pointers.images, bytes) && is_aligned(pointers.result, bytes);
+  if (variant != Variant::ragged && !in_place) {
     variant = Variant::ragged;
     call = call_of<T>(plan, problem, pointers, variant, stream);
   }

@@ -8,10 +8,6 @@
 
 namespace convx::pointwise::fma {
 
-inline bool aligned(const void* pointer, size_t bytes = 16) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 // Whether pieces of the pixels of an nchw tensor, or of the channels of a channels_last one, begin at
 // multiples of themselves and do not pass a row's end.
 inline bool has_pieces(const ConvProblem& problem, bool of_input, bool same_pixels, int64_t piece) {
@@ -50,10 +46,10 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
   shape.result_map = own_pixels(problem, gradient);
   shape.b_channel_stride = channel_stride(problem, !gradient);
   shape.result_channel_stride = channel_stride(problem, gradient);
-  shape.a_pieces = product.depth % kPiece<T> == 0 && aligned(filters);
-  shape.b_pieces = has_pieces(problem, !gradient, product.same_pixels, kPiece<T>) && aligned(source);
+  shape.a_pieces = product.depth % kPiece<T> == 0 && is_aligned(filters, 16);
+  shape.b_pieces = has_pieces(problem, !gradient, product.same_pixels, kPiece<T>) && is_aligned(source, 16);
   shape.result_pieces =
-      has_pieces(problem, gradient, true, kTaken<T>) && aligned(pointers.result, kTaken<T> * sizeof(T));
+      has_pieces(problem, gradient, true, kTaken<T>) && is_aligned(pointers.result, kTaken<T> * sizeof(T));
   shape.activation = gradient ? Activation::none : problem.activation;
   with_tile<sizeof(T), Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
@@ -76,8 +72,9 @@ void launch_weight(const Plan& plan, const ConvProblem& problem, const Pointers&
   shape.b_map = other_pixels(problem, true, product.same_pixels);
   shape.a_channel_stride = channel_stride(problem, false);
   shape.b_channel_stride = channel_stride(problem, true);
-  shape.a_pieces = has_pieces(problem, false, true, kPiece<T>) && aligned(pointers.output_grad);
-  shape.b_pieces = has_pieces(problem, true, product.same_pixels, kPiece<T>) && aligned(pointers.input);
+  shape.a_pieces = has_pieces(problem, false, true, kPiece<T>) && is_aligned(pointers.output_grad, 16);
+  shape.b_pieces =
+      has_pieces(problem, true, product.same_pixels, kPiece<T>) && is_aligned(pointers.input, 16);
   with_tile<sizeof(T), Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     set_tiles<T, Tile>(shape, product, problem);

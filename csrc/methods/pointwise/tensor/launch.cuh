@@ -7,7 +7,6 @@
 
 namespace convx::pointwise::tensor {
 
-using matrix::aligned;
 using matrix::with_matrix_lanes;
 
 template <Precision Kind, Access How, int Lanes, class T>
@@ -65,10 +64,10 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.activation = gradient ? Activation::none : problem.activation;
   const void* const source = gradient ? pointers.output_grad : pointers.input;
   const int64_t elements = 16 / element_bytes(Kind);
-  shape.source_pieces = product.depth % elements == 0 && aligned(source, 16);
-  shape.result_pieces = product.rows % 8 == 0 && aligned(pointers.result, 16);
+  shape.source_pieces = product.depth % elements == 0 && is_aligned(source, 16);
+  shape.result_pieces = product.rows % 8 == 0 && is_aligned(pointers.result, 16);
   const size_t piece = order == kShortRows ? 8 : 16;
-  const bool pieces = aligned(source, piece) && aligned(pointers.result, piece);
+  const bool pieces = is_aligned(source, piece) && is_aligned(pointers.result, piece);
   with_matrix_lanes(plan["lanes"], [&](auto lanes) {
     constexpr int kLanes = lanes.value;
     const int tile = static_cast<int>(plan["tile"]);
