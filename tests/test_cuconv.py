@@ -239,6 +239,28 @@ def test_planes_of_the_tensor_kernel_have_channels() -> None:
     assert all(plan.tiling["planes"] == 1 for plan in plans_of(large) if plan.candidate == "tensor")
 
 
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
+@pytest.mark.parametrize("taps", [1, 3, 5, 11])
+def test_float32_is_not_summed_in_long_chains(device: str, taps: int) -> None:
+    """A warp's part of a sum, unless planes are taps, where the sum over planes keeps them short."""
+    in_parts = set()
+    for channels in (3, 16, 33, 96, 512, 2048):
+        for dtype in ("float32", "bfloat16", "float64"):
+            for plan in plans_of(problem_of(channels=channels, filter=(taps, taps), dtype=dtype), device):
+                t = plan.tiling
+                if "part" not in t or t["planes_are_taps"]:
+                    continue
+                if dtype != "float32":
+                    assert t["part"] == 0
+                    continue
+                chunks = -(-channels // t["chunk"])
+                chain = -(-chunks // (t["planes"] * t["warps"])) * t["chunk"] * taps * taps
+                in_parts.add(t["part"] > 0)
+                assert (t["part"] > 0) == (chain > 128), plan.name
+                assert t["part"] * t["chunk"] * t["window_rows"] * t["window_columns"] < 128 + 64 * 4
+    assert in_parts == {False, True}
+
+
 def test_pointwise_filters_need_no_second_stage() -> None:
     plans = plans_of(problem_of(filter=(1, 1)))
     by_name = {plan.candidate: plan for plan in plans}

@@ -23,7 +23,7 @@ struct Arguments {
   bool planes_are_taps, wide_weights;
   int warps, chunk, chunks, stages, rows, columns, windows_across, windows, across, tile_width;
   int row_step, column_step, residues, residue_pitch, pitch, positions, channel_pitch;
-  int reduction, weight_pitch, stage, table_words;
+  int reduction, weight_pitch, stage, table_words, part;
   FastDivide divide_values;  // of a filter in a stage: by fours where weights are wide, else one by one
   Activation activation;
 };

@@ -6,7 +6,8 @@
 
 namespace convx::cuconv::tile {
 
-template <int Lanes, class T, int Filters, int Pixels, class Feed>
+// InParts: sums are put aside, into shared memory behind the rings, after each Arguments::part chunks.
+template <int Lanes, class T, int Filters, int Pixels, class Feed, bool InParts>
 class TileBlock : Feed {
  public:
   using A = Accumulator<T>;
@@ -21,7 +22,8 @@ class TileBlock : Feed {
       : Feed(arguments, reinterpret_cast<int*>(memory) + kBlockPixels, static_cast<int>(threadIdx.x) % Lanes),
         warp(static_cast<int>(threadIdx.x) / Lanes),
         results(reinterpret_cast<int*>(memory)),
-        shared(reinterpret_cast<A*>(memory + 4 * static_cast<size_t>(a.table_words))) {
+        shared(reinterpret_cast<A*>(memory + 4 * static_cast<size_t>(a.table_words))),
+        aside(InParts ? shared + a.warps * a.stages * a.stage : shared) {
     first_result = (task.image * a.groups * a.filters + task.first_filter) * a.result_plane;
     if (a.partial != nullptr) first_result += task.plane * a.results;
     keep_per_lane(first_result);
@@ -30,6 +32,7 @@ class TileBlock : Feed {
 
   CONVX_DEVICE void run() {
     A sums[Filters][Pixels] = {};
+    if constexpr (InParts) put_sums(sums);
     int window = 0, last_window = a.windows, begin = 0, end = a.chunks;
     if (a.planes_are_taps) {
       window = task.plane;
@@ -44,7 +47,10 @@ class TileBlock : Feed {
       Feed::open(window);
       add_chunks(begin + warp, end, sums);
     }
-    write_sums(sums);
+    block_barrier();  // the rings are no longer read
+    if constexpr (InParts) add_aside(sums);
+    put_sums(sums);
+    block_barrier();
     finish();
   }
 
@@ -52,6 +58,8 @@ class TileBlock : Feed {
   const int warp;
   int* const results;  // by pixel of the tile: its place in the result plane, -1 outside
   A* const shared;
+  A* const aside;        // where the warps' sums come to lie
+  int left = a.part;     // chunks of this part that are still to come
   int64_t first_result;  // of the block's first filter
 
   CONVX_DEVICE void list_results() {
@@ -69,7 +77,7 @@ class TileBlock : Feed {
   }
 
   // Chunks chunk, chunk + warps, ...: a ring of stages is filled ahead of its use.
-  CONVX_DEVICE void add_chunks(int chunk, int end, A (&sums)[Filters][Pixels]) const {
+  CONVX_DEVICE void add_chunks(int chunk, int end, A (&sums)[Filters][Pixels]) {
     int stage = a.stage, stages = a.stages, warps = a.warps;
     keep_per_lane(stage);
     keep_per_lane(stages);
@@ -96,23 +104,45 @@ class TileBlock : Feed {
         continue;
       }
       Feed::multiply(current, chunk, sums);
+      if constexpr (InParts) {
+        if (--left == 0) put_part_aside(sums);
+      }
       current = current + stage == ring_end ? ring : current + stage;
       chunk += warps;
     }
   }
 
-  // The warp's sums into shared memory, in the place of the rings.
-  CONVX_DEVICE void write_sums(const A (&sums)[Filters][Pixels]) const {
-    block_barrier();  // the rings are no longer read
-    A* const own = shared + warp * (kBlockFilters * kSumPitch) + lane / kFilterLanes * Pixels;
+  // This lane's sums in shared memory; the rows of its filters are kFilterLanes apart.
+  CONVX_DEVICE A* own_sums() const {
+    return aside + warp * (kBlockFilters * kSumPitch) + lane / kFilterLanes * Pixels;
+  }
+  CONVX_DEVICE int row_of(int k) const { return (k * kFilterLanes + lane % kFilterLanes) * kSumPitch; }
+
+  CONVX_DEVICE void put_sums(const A (&sums)[Filters][Pixels]) const {
+    A* const own = own_sums();
     CONVX_UNROLL
     for (int k = 0; k < Filters; ++k) {
       CONVX_UNROLL
-      for (int j = 0; j < Pixels; ++j) {
-        own[(k * kFilterLanes + lane % kFilterLanes) * kSumPitch + j] = sums[k][j];
-      }
+      for (int j = 0; j < Pixels; ++j) own[row_of(k) + j] = sums[k][j];
     }
-    block_barrier();
+  }
+  CONVX_DEVICE void add_aside(A (&sums)[Filters][Pixels]) const {
+    const A* const own = own_sums();
+    CONVX_UNROLL
+    for (int k = 0; k < Filters; ++k) {
+      CONVX_UNROLL
+      for (int j = 0; j < Pixels; ++j) sums[k][j] += own[row_of(k) + j];
+    }
+  }
+  CONVX_DEVICE void put_part_aside(A (&sums)[Filters][Pixels]) {
+    left = a.part;
+    add_aside(sums);
+    put_sums(sums);
+    CONVX_UNROLL
+    for (int k = 0; k < Filters; ++k) {
+      CONVX_UNROLL
+      for (int j = 0; j < Pixels; ++j) sums[k][j] = 0;
+    }
   }
 
   // The warps' sums, added in their order, and the tile's rows to memory.
@@ -120,7 +150,7 @@ class TileBlock : Feed {
     for (int i = static_cast<int>(threadIdx.x); i < task.filters * kBlockPixels;
          i += static_cast<int>(blockDim.x)) {
       const int filter = i / kBlockPixels, pixel = i % kBlockPixels, place = results[pixel];
-      const A* const sum = shared + filter * kSumPitch + pixel;
+      const A* const sum = aside + filter * kSumPitch + pixel;
       A total = sum[0];
       for (int w = 1; w < a.warps; ++w) total += sum[w * (kBlockFilters * kSumPitch)];
       if (place < 0) continue;
@@ -135,13 +165,14 @@ class TileBlock : Feed {
   }
 };
 
-template <int Lanes, class T, int Filters, int Pixels, template <int, class, int, int> class Feed>
+template <int Lanes, class T, int Filters, int Pixels, template <int, class, int, int> class Feed,
+          bool InParts>
 CONVX_KERNEL(most_threads(Lanes, Filters), 1)
 tile_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_DYNAMIC_SHARED(memory);
   take_turn();
-  TileBlock<Lanes, T, Filters, Pixels, Feed<Lanes, T, Filters, Pixels>>(a, memory).run();
+  TileBlock<Lanes, T, Filters, Pixels, Feed<Lanes, T, Filters, Pixels>, InParts>(a, memory).run();
 }
 
 }  // namespace convx::cuconv::tile

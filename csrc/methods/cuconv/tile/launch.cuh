@@ -11,7 +11,6 @@ namespace convx::cuconv::tile {
 
 template <class T>
 Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, const Operands& operands) {
-  const auto divide_by = [](int64_t value) { return FastDivide(static_cast<uint32_t>(value)); };
   const auto number = [](int64_t value) { return static_cast<int>(value); };
   // Pieces of four elements are read by words of up to 16 bytes.
   constexpr uintptr_t kPieceBytes = sizeof(T) * 4 < 16 ? sizeof(T) * 4 : 16;
@@ -55,7 +54,7 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   a.residue_pitch = number(g.residue_pitch), a.pitch = number(g.pitch), a.positions = number(g.positions);
   a.channel_pitch = number(g.channel_pitch), a.reduction = number(g.reduction);
   a.weight_pitch = number(g.weight_pitch), a.stage = number(g.stage);
-  a.table_words = number(g.table_bytes / 4);
+  a.table_words = number(g.table_bytes / 4), a.part = number(t.part);
   a.divide_values = divide_by(a.wide_weights ? g.reduction / 4 : g.reduction);
   a.activation = operands.activation;
   return a;
@@ -65,9 +64,15 @@ template <class T, int Filters, int Pixels>
 void launch_shape(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
   with_lanes(t.lanes, [&](auto lanes) {
     constexpr int kLanes = decltype(lanes)::value;
-    launch_in_turn(g.flat ? tile_kernel<kLanes, T, Filters, Pixels, FlatFeed>
-                          : tile_kernel<kLanes, T, Filters, Pixels, WindowFeed>,
-                   "cuconv tile", Grid{static_cast<uint32_t>(g.blocks)},
+    auto kernel = g.flat ? tile_kernel<kLanes, T, Filters, Pixels, FlatFeed, false>
+                         : tile_kernel<kLanes, T, Filters, Pixels, WindowFeed, false>;
+    if constexpr (std::is_same<T, float>::value) {
+      if (t.part > 0) {
+        kernel = g.flat ? tile_kernel<kLanes, T, Filters, Pixels, FlatFeed, true>
+                        : tile_kernel<kLanes, T, Filters, Pixels, WindowFeed, true>;
+      }
+    }
+    launch_in_turn(kernel, "cuconv tile", Grid{static_cast<uint32_t>(g.blocks)},
                    static_cast<uint32_t>(t.warps * t.lanes), static_cast<uint32_t>(g.shared_bytes), stream,
                    arguments);
   });
