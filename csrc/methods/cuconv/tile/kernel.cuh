@@ -27,6 +27,11 @@ class TileBlock : Feed {
     first_result = (task.image * a.groups * a.filters + task.first_filter) * a.result_plane;
     if (a.partial != nullptr) first_result += task.plane * a.results;
     keep_per_lane(first_result);
+    if constexpr (InParts) {
+      keep_per_lane(aside);
+      keep_per_lane(part);
+      keep_per_lane(left);
+    }
     list_results();
   }
 
@@ -58,9 +63,9 @@ class TileBlock : Feed {
   const int warp;
   int* const results;  // by pixel of the tile: its place in the result plane, -1 outside
   A* const shared;
-  A* const aside;        // where the warps' sums come to lie
-  int left = a.part;     // chunks of this part that are still to come
-  int64_t first_result;  // of the block's first filter
+  A* aside;                        // where the warps' sums come to lie
+  int part = a.part, left = part;  // chunks of a part; those of this one that are still to come
+  int64_t first_result;            // of the block's first filter
 
   CONVX_DEVICE void list_results() {
     for (int i = static_cast<int>(threadIdx.x); i < kBlockPixels; i += static_cast<int>(blockDim.x)) {
@@ -135,7 +140,7 @@ class TileBlock : Feed {
     }
   }
   CONVX_DEVICE void put_part_aside(A (&sums)[Filters][Pixels]) {
-    left = a.part;
+    left = part;
     add_aside(sums);
     put_sums(sums);
     CONVX_UNROLL
