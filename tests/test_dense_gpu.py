@@ -6,16 +6,14 @@ Without a GPU the kernels run in test_simt_cuconv and test_simt_hntmp.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import test_cuconv
 import test_hntmp
 import torch
+from planned import begin_between_pieces, plans_of, result_of
 from reference import ACTIVATIONS, Dense, Tensors, assert_agrees, make, reference, torch_result
 from torch import Tensor
-
-from convx import _planning, ops
 
 METHODS = ("cuconv", "hntmp")
 # Whole pieces of channels, planes of several tiles, rows of odd and even lengths.
@@ -38,40 +36,12 @@ def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
-def plans_of(method: str, operation: str, case: Dense, dtype: torch.dtype, tf32: bool = False) -> list[str]:
-    """Every plan, by the name that selects it; none where the method can't run the case."""
-    problem = _planning.problem(
-        operation,
-        dtype,
-        False,
-        (case.batch, case.channels, case.height, case.width),
-        (case.out_channels, case.channels // case.group_count, *case.filter),
-        case.stride,
-        case.padding,
-        case.dilation,
-        case.group_count,
-        case.bias,
-        case.activation,
-        tf32,
-    )
-    core, device = _planning.core(), _planning.device(torch.device("cuda"))
-    (row,) = (row for row in core.explain(problem, device) if row.method == method)
-    return [plan.name for plan in row.plans]
-
-
-def result_of(operation: str, case: Dense, t: Tensors, algorithm: str, tf32: bool = False) -> Tensor:
-    rest: tuple[Any, ...] = (case.stride, case.padding, case.dilation, case.group_count)
-    if operation == "forward":
-        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, algorithm, tf32)
-    size = list(t.input.shape)
-    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, algorithm, tf32)
-
-
 def results(
     method: str, operation: str, case: Dense, tensors: Tensors, tf32: bool = False
 ) -> Iterator[tuple[str, Tensor]]:
-    for algorithm in plans_of(method, operation, case, tensors.input.dtype, tf32):
-        yield algorithm, result_of(operation, case, tensors, algorithm, tf32)
+    """What every plan of the method gives; nothing where it can't run the case."""
+    for plan in plans_of(method, operation, case, tensors, tf32):
+        yield plan.name, result_of(operation, case, tensors, plan.name, tf32)
 
 
 @pytest.mark.gpu
@@ -149,10 +119,7 @@ def test_memory_that_begins_anywhere(method: str) -> None:
         case = Dense(channels=24, filters=32, height=9, width=width)
         for dtype in (torch.float32, torch.bfloat16):
             tensors = make(case, dtype, "cuda")
-            for name in ("input", "weight"):
-                tensor = getattr(tensors, name)
-                flat = torch.empty(tensor.numel() + 1, device="cuda", dtype=dtype)
-                setattr(tensors, name, flat[1:].view(tensor.shape).copy_(tensor))
+            begin_between_pieces(tensors)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             for algorithm, result in results(method, "forward", case, tensors):
                 assert_agrees(result, own, exact, f"{algorithm} {case}", case.terms("forward"))

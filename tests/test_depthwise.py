@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from planned import plans_of
 from reference import (
     ACTIVATIONS,
     DTYPES,
@@ -28,7 +29,6 @@ from reference import (
 from torch import Tensor
 
 import convx
-from convx import _planning
 from convx._arguments import is_channels_last
 
 SIZES = [
@@ -95,24 +95,9 @@ def operation_result(operation: str, case: Case, tensors: Tensors, algorithm: st
 
 def algorithms(operation: str, case: Case, tensors: Tensors) -> list[str]:
     """auto, every method that can run the problem and every kernel of each, by the names that select them."""
-    first = tensors.output_grad if operation == "input_grad" else tensors.input
-    problem = _planning.problem(
-        operation,
-        first.dtype,
-        is_channels_last(first),
-        tensors.input.shape,
-        tensors.weight.shape,
-        case.stride,
-        case.padding,
-        case.dilation,
-        case.group_count,
-        case.bias,
-        case.activation,
-    )
-    device = _planning.device(first.device)
     names = {"auto": None}
     for method in (row["name"] for row in convx.methods()):
-        for plan in _planning.core().candidates(method, problem, device):
+        for plan in plans_of(method, operation, case, tensors):
             names[method] = None
             if plan.candidate:
                 names[f"{method}/{plan.candidate}"] = None

@@ -9,8 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import planned
 import pytest
 import torch
+from planned import problem_of, result_of
 from reference import (
     ACTIVATIONS,
     DTYPES,
@@ -22,10 +24,8 @@ from reference import (
     reference,
     torch_result,
 )
-from torch import Tensor
 
-from convx import _planning, ops
-from convx._arguments import is_channels_last
+from convx import _planning
 
 
 @dataclass(frozen=True)
@@ -75,30 +75,6 @@ SHAPES = [
 def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's own float32, which errors are measured against, is not TF32."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
-def problem_of(
-    case: Case,
-    operation: str = "forward",
-    dtype: torch.dtype = torch.float32,
-    channels_last: bool = False,
-    allow_tf32: bool = False,
-) -> Any:
-    """The planner's description of a case."""
-    return _planning.problem(
-        operation,
-        dtype,
-        channels_last,
-        (case.batch, case.channels, case.height, case.width),
-        (case.out_channels, case.channels // case.group_count, *case.filter),
-        case.stride,
-        case.padding,
-        case.dilation,
-        case.group_count,
-        case.bias,
-        case.activation,
-        allow_tf32,
-    )
 
 
 def plans_of(problem: Any, device: str = "h200") -> list[Any]:
@@ -185,30 +161,9 @@ def test_predictions_are_not_below_the_floor() -> None:
             assert all(plan.predicted_us > floor for plan in plans_of(problem))
 
 
-def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: bool = False) -> Tensor:
-    geometry = (case.stride, case.padding, case.dilation, case.group_count)
-    if operation == "forward":
-        rest = (tensors.bias, *geometry, case.activation, algorithm, tf32)
-        packed = ops.pack_weight(tensors.input, tensors.weight, *rest)
-        kept = packed if packed.numel() else None
-        once = ops.conv2d(tensors.input, tensors.weight, *rest)
-        again = ops.conv2d(tensors.input, tensors.weight, *rest, kept)
-        assert torch.equal(once.isnan(), again.isnan())
-        assert torch.equal(once.nan_to_num(), again.nan_to_num()), "kept filters give other results"
-        return again
-    if operation == "input_grad":
-        size = list(tensors.input.shape)
-        return ops.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *geometry, algorithm, tf32)
-    size = list(tensors.weight.shape)
-    return ops.conv2d_weight_grad(tensors.input, tensors.output_grad, size, *geometry, algorithm, tf32)
-
-
 def algorithms(operation: str, case: Case, tensors: Tensors, allow_tf32: bool = False) -> list[str]:
     """Every plan, by the name that selects it."""
-    first = tensors.output_grad if operation == "input_grad" else tensors.input
-    problem = problem_of(case, operation, first.dtype, is_channels_last(first), allow_tf32)
-    plans = _planning.core().candidates("pointwise", problem, _planning.device(first.device))
-    return [plan.name for plan in plans]
+    return [plan.name for plan in planned.plans_of("pointwise", operation, case, tensors, allow_tf32)]
 
 
 @pytest.mark.gpu
@@ -286,10 +241,7 @@ def test_memory_that_begins_anywhere() -> None:
         case = Dense(channels=24, filters=32, height=size, width=size)
         for dtype in (torch.float32, torch.bfloat16):
             tensors = make(case, dtype, "cuda")
-            for name in ("input", "weight"):
-                tensor = getattr(tensors, name)
-                flat = torch.empty(tensor.numel() + 1, device="cuda", dtype=dtype)
-                setattr(tensors, name, flat[1:].view(tensor.shape).copy_(tensor))
+            planned.begin_between_pieces(tensors)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             for algorithm in algorithms("forward", case, tensors):
                 assert_agrees(result_of("forward", case, tensors, algorithm), own, exact, algorithm)

@@ -10,9 +10,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from planned import problem_of, result_of
 from processes import ISAS, succeeds_on
 from reference import ACTIVATIONS, DTYPES, OPERATIONS, assert_agrees, make, reference, torch_result
-from test_pointwise import Dense, algorithms, problem_of, result_of
+from test_pointwise import Dense, algorithms
 from torch import Tensor
 
 from convx import _planning, ops
