@@ -117,17 +117,10 @@ class PackedFilters:
         said not to change. Tensors made in inference mode have no version that would tell when they change.
         """
         version = _version_of(weight)
-        in_graph = _in_graph(weight)
-        if version is None or (in_graph and not _promise.constant):
+        if version is None:
             return None
         owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
-        if in_graph and not self._holds(owner, weight, version):
-            return None  # what is packed in a graph is the graph's
-        if not self._holds(owner, weight, version):
-            self._kept.clear()
-            # The alias keeps the memory from being given to another tensor at the same address.
-            self._owner, self._memory = owner, weight.detach()
-            self._version, self._generation = version, _generation
+        holds = self._holds(owner, weight, version)
         key = (
             weight.shape,
             weight.stride(),
@@ -137,16 +130,24 @@ class PackedFilters:
             torch.get_num_threads(),
             *rest,
         )
-        if in_graph:
-            kept = self._kept.get(key)
-            if kept is not None and all(kept is not each for each in self._captured):
-                self._captured.append(kept)
-            return kept
-        if key in self._kept:
-            return self._kept[key]
-        packed = ops.pack_weight(input, weight, bias, *rest)
-        keep(self._kept, key, packed if packed.numel() > 0 else None)
+        if _in_graph(weight):
+            return self._for_graph(key) if _promise.constant and holds else None
+        if not holds:
+            self._kept.clear()
+            # The alias keeps the memory from being given to another tensor at the same address.
+            self._owner, self._memory = owner, weight.detach()
+            self._version, self._generation = version, _generation
+        if key not in self._kept:
+            packed = ops.pack_weight(input, weight, bias, *rest)
+            keep(self._kept, key, packed if packed.numel() > 0 else None)
         return self._kept[key]
+
+    def _for_graph(self, key: Any) -> Tensor | None:
+        """What is kept, from now on for good; None where nothing is: what a graph packs is the graph's."""
+        kept = self._kept.get(key)
+        if kept is not None and all(kept is not each for each in self._captured):
+            self._captured.append(kept)
+        return kept
 
     def _holds(self, owner: Tensor, weight: Tensor, version: int) -> bool:
         return (

@@ -183,11 +183,9 @@ void append_choices(const ConvProblem& problem, const DeviceTraits& device, cons
     choose_window(s, t);
     t.across = strips_across(s, t);
     for (t.warps = 1; t.warps * t.lanes <= tile::most_threads(t.lanes, t.filters); t.warps *= 2) {
+      t.part = tile::part_of(s, t, problem.dtype);
       for (t.stages = s.is_flat() ? 3 : 2; t.stages >= 2; --t.stages) {
-        t.part = 0;
-        Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
-        t.part = tile::part_of(s, g, t, problem.dtype);
-        g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
+        const Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
         if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > kMostBlocks) continue;
         if (!planes_are_taps && planes > 1 && g.chunks < planes) continue;
         choices.push_back({t, 0, predict_us(problem, device, s, shape, t, g)});

@@ -59,6 +59,14 @@ inline Tiling tiling_of(const Plan& plan) {
           plan["across"], plan["planes"],  plan["planes_are_taps"], plan["part"]};
 }
 
+// Tiling::part of one that has the others.
+inline int64_t part_of(const Sweep& s, const Tiling& t, DType dtype) {
+  if (dtype != DType::float32 || t.planes_are_taps != 0) return 0;
+  const int64_t chunks = divide_up(divide_up(s.channels, t.chunk), t.planes * t.warps);
+  if (chunks * t.chunk * s.taps() <= kLongestChain) return 0;
+  return divide_up(kPartProducts, t.chunk * t.rows * t.columns);
+}
+
 struct Geometry {
   bool flat;
   int64_t block_filters, block_pixels, down;
@@ -73,13 +81,6 @@ struct Geometry {
 
   int64_t windows() const { return windows_down * windows_across; }
 };
-
-// Tiling::part of one that has the others.
-inline int64_t part_of(const Sweep& s, const Geometry& g, const Tiling& t, DType dtype) {
-  if (dtype != DType::float32 || t.planes_are_taps != 0) return 0;
-  const int64_t chain = divide_up(g.chunks, t.planes * t.warps) * t.chunk * s.taps();
-  return chain > kLongestChain ? divide_up(kPartProducts, g.reduction) : 0;
-}
 
 inline Geometry geometry_of(const Sweep& s, const Tiling& t, int64_t accumulator_bytes) {
   Geometry g{};

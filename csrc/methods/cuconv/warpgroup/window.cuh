@@ -13,12 +13,12 @@ template <Precision Kind, class Tile, int Together>
 class Window {
  public:
   using T = typename matrix::Types<Kind>::Element;
-  using Row = Task<Tile, T>;
+  using OwnTask = Task<Tile, T>;
   // What a table in shared memory tells of an item.
-  using Entry = std::conditional_t<Together == 1, int, typename Row::Pair>;
+  using Entry = std::conditional_t<Together == 1, int, typename OwnTask::Pair>;
   static constexpr int kEach = items_each<Kind, Tile>(Together);
 
-  CONVX_DEVICE Window(const Arguments<T>& a, const Row& task, const Entry* entries)
+  CONVX_DEVICE Window(const Arguments<T>& a, const OwnTask& task, const Entry* entries)
       : a_(a), entries_(entries) {
     source_ = a.source + (static_cast<int64_t>(task.first_image) * a.all_channels +
                           static_cast<int64_t>(task.group) * a.channels) *
@@ -26,7 +26,7 @@ class Window {
   }
 
   // Threads of a block begin with thread; padding is written to stages here where stores leave it out.
-  CONVX_DEVICE static void prepare(const Arguments<T>& a, const Row& task, Entry* entries,
+  CONVX_DEVICE static void prepare(const Arguments<T>& a, const OwnTask& task, Entry* entries,
                                    unsigned char* stages, int thread) {
     if constexpr (Together == 1) {
       CONVX_NO_UNROLL
@@ -132,7 +132,7 @@ class Window {
       const int place = item - (kMostSteps > 1 ? step * a_.items : 0);
       put(stage + place * kPieceBytes, values, 0);
     } else {
-      const typename Row::Pair pair = entry(item, step);
+      const typename OwnTask::Pair pair = entry(item, step);
       if (pair.element == kNothing) return;
       // Eight lanes' pieces meet all banks where half of them begin with the second place.
       const int second = static_cast<int>(threadIdx.x) / 4 % 2;
