@@ -96,9 +96,9 @@ const std::vector<Machine>& machines() {
   return all;
 }
 
-const Series* find_series(const Machine& machine, const std::string& algorithm, const ConvProblem& problem) {
+const Series* find_series(const Machine& machine, const std::string& algorithm, const ConvProblem& problem,
+                          bool tf32) {
   const DType dtype = problem.dtype == DType::float16 ? DType::bfloat16 : problem.dtype;
-  const bool tf32 = problem.allow_tf32 && dtype == DType::float32 && machine.machine.backend != Backend::cpu;
   const Series* found = std::find_if(machine.begin, machine.end, [&](const Series& series) {
     return series.operation == problem.operation && series.dtype == dtype && series.tf32 == tf32 &&
            series.layout == problem.layout && algorithm == series.algorithm;
@@ -112,6 +112,18 @@ double farthest(const Series& series) {
   return series.count < kFew ? 2.0 : 3.5;
 }
 
+// Nothing where no layer like this was measured.
+double measured_us(const Machine& machine, const Series* series, const ConvProblem& problem,
+                   const DeviceTraits& device) {
+  if (series == nullptr) return 0;
+  const auto [nearest, correction] = machine.layers.around(problem, series->first, series->count);
+  if (nearest > farthest(*series)) return 0;
+  const Parts parts = parts_of(problem, device);
+  double us = 0;
+  for (size_t part = 0; part < kParts; ++part) us += series->coefficients[part] * parts[part];
+  return us * correction;
+}
+
 }  // namespace
 
 Measured dense_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
@@ -121,14 +133,14 @@ Measured dense_time(const std::string& algorithm, const ConvProblem& problem, co
   }
   const Machine* machine = find_machine(machines(), device);
   if (machine == nullptr) return {};
-  const Series* series = find_series(*machine, algorithm, problem);
-  if (series == nullptr) return {};
-  const auto [nearest, correction] = machine->layers.around(problem, series->first, series->count);
-  if (nearest > farthest(*series)) return {};
-  const Parts parts = parts_of(problem, device);
-  double us = 0;
-  for (size_t part = 0; part < kParts; ++part) us += series->coefficients[part] * parts[part];
-  return {us * correction, source_of(machine->machine, device)};
+  const bool tf32 = problem.allow_tf32 && problem.dtype == DType::float32 && device.backend != Backend::cpu;
+  double us = measured_us(*machine, find_series(*machine, algorithm, problem, tf32), problem, device);
+  // A kernel that was measured without TF32 products has none where they are allowed either.
+  if (us == 0 && tf32) {
+    us = measured_us(*machine, find_series(*machine, algorithm, problem, false), problem, device);
+  }
+  if (us == 0) return {};
+  return {us, source_of(machine->machine, device)};
 }
 
 }  // namespace convx

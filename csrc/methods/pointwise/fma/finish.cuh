@@ -50,19 +50,47 @@ CONVX_DEVICE uint32_t columns_without_source(const Block<T, Tile, Kind>& block, 
   return columns;
 }
 
+// Whether results that can't leave in pieces pass through shared memory, from where a warp stores neighbours
+// end to end. float64's activations leave AMD's waves no scalar registers for it; its elements fill sectors
+// half.
+template <class T>
+constexpr bool kStaged = sizeof(T) < 8;
+
+// Writes a tile of staged results, [rows][columns].
+template <class T, class Tile>
+CONVX_DEVICE void copy_results(const T* staged, T* result, const Shape& shape, int64_t group_row,
+                               int first_row, uint32_t first_column) {
+  constexpr int kWide = Tile::kColumns < Tile::kThreads ? Tile::kColumns : Tile::kThreads;
+  constexpr int kStep = Tile::kThreads / kWide;
+  static_assert(Tile::kThreads % kWide == 0 && Tile::kColumns % kWide == 0, "threads divide the columns");
+  const int rows = shape.rows - first_row < Tile::kRows ? shape.rows - first_row : Tile::kRows;
+  const int first = threadIdx.x / kWide;
+  T* const tile = result + (group_row + first_row + first) * shape.result_channel_stride;
+  CONVX_NO_UNROLL
+  for (int column = threadIdx.x % kWide; column < Tile::kColumns; column += kWide) {
+    const int64_t offset = shape.result_map.offset(first_column + column);
+    if (offset < 0) return;
+    const T* from = staged + first * Tile::kColumns + column;
+    T* to = tile + offset;
+    for (int row = first; row < rows; row += kStep) {
+      *to = *from;
+      from += kStep * Tile::kColumns;
+      to += kStep * shape.result_channel_stride;
+    }
+  }
+}
+
 // Epilogue and stores go row by row, in nhwc column by column, through one copy of their code: the sums move
 // up after each.
 template <class T, class Tile, Role Kind>
 CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* result, const Shape& shape,
-                                uint32_t group, int first_row, uint32_t first_column,
-                                uint32_t without_source) {
+                                uint32_t group, int first_row, uint32_t first_column, uint32_t without_source,
+                                T* shared) {
   using A = Accumulator<T>;
   constexpr int kRows = Tile::kRowsEach, kColumns = Tile::kColumnsEach;
   A(&sum)[kRows][kColumns] = block.sum;
-  int64_t offset[kColumns];
   CONVX_UNROLL
   for (int n = 0; n < kColumns; ++n) {
-    offset[n] = shape.result_map.offset(first_column + block.column(n));
     if (without_source >> n & 1) {
       CONVX_UNROLL
       for (int m = 0; m < kRows; ++m) sum[m][n] = A(0);
@@ -74,6 +102,13 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
   keep_per_lane(channel_stride);
   keep_per_lane(rows);
   if constexpr (Kind == kNchw) {
+    constexpr int kEach = kStaged<T> ? kTaken<T> : 1;  // columns of an offset
+    int64_t offset[kColumns / kEach];
+    CONVX_UNROLL
+    for (int n = 0; n < kColumns; n += kEach) {
+      offset[n / kEach] = shape.result_map.offset(first_column + block.column(n));
+    }
+    if (kStaged<T> && !shape.result_pieces) block_barrier();  // the stages' memory is used anew
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kRows; ++turn) {
       const int row = first_row + block.row(turn);
@@ -84,11 +119,15 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
         for (int n = 0; n < kColumns; ++n) sum[0][n] += shift;
         activate(sum[0], shape.activation);
         T* const plane = result + (group_row + row) * channel_stride;
+        T* const staged = shared + block.row(turn) * Tile::kColumns;
         CONVX_UNROLL
         for (int n = 0; n < kColumns; n += kTaken<T>) {
           if (shape.result_pieces) {
-            if (offset[n] >= 0)
-              write_neighbours<T, kTaken<T>>(plane + offset[n], sum[0] + n, true, kTaken<T>);
+            if (offset[n / kEach] >= 0) {
+              write_neighbours<T, kTaken<T>>(plane + offset[n / kEach], sum[0] + n, true, kTaken<T>);
+            }
+          } else if constexpr (kStaged<T>) {
+            write_neighbours<T, kTaken<T>>(staged + block.column(n), sum[0] + n, true, kTaken<T>);
           } else {
             CONVX_UNROLL
             for (int j = 0; j < kTaken<T>; ++j) {
@@ -103,7 +142,16 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
         for (int n = 0; n < kColumns; ++n) sum[m][n] = sum[m + 1][n];
       }
     }
+    if constexpr (kStaged<T>) {
+      if (!shape.result_pieces) {
+        block_barrier();
+        copy_results<T, Tile>(shared, result, shape, group_row, first_row, first_column);
+      }
+    }
   } else {
+    int64_t offset[kColumns];
+    CONVX_UNROLL
+    for (int n = 0; n < kColumns; ++n) offset[n] = shape.result_map.offset(first_column + block.column(n));
     const int row = first_row + block.row(0), left = rows - row;
     A shift[kRows];
     CONVX_UNROLL

@@ -40,7 +40,7 @@ multiply_kernel(const T* filters, const T* source, const T* bias, T* result, Sha
     RowLoader<T, Tile::kColumns, Tile::kThreads> b(group_source, pixel, depth, shape.b_pieces, thread);
     block.multiply(shared, a, b, 0, chunks);
   }
-  write_results(block, bias, result, shape, group, first_row, first_column, without_source);
+  write_results(block, bias, result, shape, group, first_row, first_column, without_source, shared);
 }
 
 // partial[slice][group][rows][columns]: a slice sums over shape.depth of the output's pixels.

@@ -34,6 +34,15 @@ uint32_t shared_bytes(int64_t depth) {
   return static_cast<uint32_t>(Block<T, Tile, Kind>::kSharedBytes / kStages * stages);
 }
 
+// Results that are staged take the stages' memory, or more than that.
+template <class T, class Tile, Role Kind>
+uint32_t product_bytes(const Shape& shape, int64_t depth) {
+  constexpr uint32_t kResults = Tile::kRows * Tile::kColumns * sizeof(T);
+  const uint32_t stages = shared_bytes<T, Tile, Kind>(depth);
+  const bool staged = kStaged<T> && Kind == kNchw && !shape.result_pieces;
+  return staged ? std::max(stages, kResults) : stages;
+}
+
 template <class T, Role Kind>
 void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
   const bool gradient = problem.operation == Operation::input_grad;
@@ -56,7 +65,7 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
     set_tiles<T, Tile>(shape, product, problem);
     launch_in_turn(multiply_kernel<T, Tile, Kind>, "pointwise fma",
                    Grid{shape.row_tiles * shape.column_tiles * shape.groups}, Tile::kThreads,
-                   shared_bytes<T, Tile, Kind>(product.depth), stream, filters, source,
+                   product_bytes<T, Tile, Kind>(shape, product.depth), stream, filters, source,
                    static_cast<const T*>(gradient ? nullptr : pointers.bias),
                    static_cast<T*>(pointers.result), shape);
   });

@@ -19,6 +19,8 @@ struct Shape {
   int images;
   FastDivide row_tiles, row_tiles_of_groups;  // of a group, and of all
   uint32_t column_tiles, column_blocks;       // blocks share out the columns of a row of tiles
+  uint32_t image_tiles;                       // of shifted rows: column tiles of an image
+  int64_t source_elements;                    // of shifted rows: of the tensor, none beyond is read
   int source_stage_bytes;
   bool filters_stay;                  // in shared memory, while a block goes from tile to tile
   Access order;                       // of channels, by which the filters were packed
@@ -49,7 +51,8 @@ class Copies {
     column_tile = column;
     filters_ = filters + (static_cast<int64_t>(group) * shape.m_tiles + row_tile * Tile::kRowTiles) *
                              shape.steps * (kPieces * 4);
-    source_ = source + static_cast<int64_t>(group) * shape.depth * shape.source_stride;
+    source_ = source;
+    if constexpr (How != kShifted) source_ += group_offset();
     begin_source(column_tile);
     keep_per_lane(row_tile);
     keep_per_lane(column_tile);
@@ -96,6 +99,8 @@ class Copies {
     const int left = shape_.depth - chunk * Size::kStageDepth;
     if constexpr (How == kChannels) {
       load_channels(stage, source, left);
+    } else if constexpr (How == kShifted) {
+      load_shifted(stage, chunk * Size::kStageDepth);
     } else if constexpr (How == kPlanes) {
       // Channels of an image lie one after the other: contiguous bytes, in pieces of 16.
       constexpr int kPiece = 16 / Size::kBytes;
@@ -192,6 +197,11 @@ class Copies {
       source_ += image * shape_.source.counted.image_stride;
       const int left = shape_.images - static_cast<int>(image);
       images_left_ = left < Tile::kWarpColumns ? left : Tile::kWarpColumns;
+    } else if constexpr (How == kShifted) {
+      const uint32_t image = column / shape_.image_tiles;
+      first_in_image_ = (column - image * shape_.image_tiles) * Size::kColumns;
+      first_of_tile_ = image * shape_.plane + first_in_image_;
+      begin_ = group_offset() + image * shape_.source.counted.image_stride + first_in_image_;
     } else if constexpr (How == kChannels) {
       CONVX_UNROLL
       for (int j = 0; j < kColumnsEach; ++j) pixel_[j] = shape_.source.offset(pixel_of_copy(column, j));
@@ -202,6 +212,15 @@ class Copies {
         pixel_[j] = How == kElements ? shape_.source.offset(pixel) : shape_.source.counted.offset(pixel);
       }
     }
+  }
+
+  // Of shifted rows: the tile's first pixel in all images, and how many of the image follow.
+  CONVX_DEVICE uint32_t first_of_tile() const { return first_of_tile_; }
+  CONVX_DEVICE int pixels_left() const { return shape_.plane - static_cast<int>(first_in_image_); }
+  // How many elements behind a piece of 16 bytes a channel begins: the same for channels that are 4 apart, so
+  // one number for a slot.
+  CONVX_DEVICE int shift_of(int channel) const {
+    return static_cast<int>((begin_ + channel * shape_.source_stride) & 3);
   }
 
   int row_tile;
@@ -217,22 +236,26 @@ class Copies {
   static constexpr int kFilterCopies = (kFilterPieces + kThreads - 1) / kThreads;
   // A thread copies the same pixels of every channel.
   static constexpr int kCopied = How == kElements ? 1 : kNeighbours;
-  static constexpr int kColumnPieces = How == kPlanes ? 1 : Size::kColumns / kCopied;
+  static constexpr int kColumnPieces = How == kPlanes || How == kShifted ? 1 : Size::kColumns / kCopied;
   // Pieces of a row of channels, of which a thread copies the same one of some pixels.
   static constexpr int kRowPieces = 2 * Tile::kStageSteps, kPixelStep = kThreads / kRowPieces;
   static constexpr int kColumnsEach = How == kChannels           ? Size::kColumns / kPixelStep
                                       : kColumnPieces > kThreads ? kColumnPieces / kThreads
                                                                  : 1;
   static constexpr int kChannelStep = kThreads > kColumnPieces ? kThreads / kColumnPieces : 1;
-  static_assert(How == kChannels
-                    ? kThreads % kRowPieces == 0 && Size::kColumns % kPixelStep == 0
-                    : How == kPlanes || kThreads % kColumnPieces == 0 || kColumnPieces % kThreads == 0,
+  static_assert(How == kChannels ? kThreads % kRowPieces == 0 && Size::kColumns % kPixelStep == 0
+                                 : How == kPlanes || How == kShifted || kThreads % kColumnPieces == 0 ||
+                                       kColumnPieces % kThreads == 0,
                 "threads divide the columns");
 
   // Of a stage's channels of an image, which lie one after the other.
   CONVX_DEVICE uint32_t image_bytes(int chunk) const {
     const int left = shape_.depth - chunk * Size::kStageDepth;
     return (left < Size::kStageDepth ? left : Size::kStageDepth) * shape_.plane * Size::kBytes;
+  }
+
+  CONVX_DEVICE int64_t group_offset() const {
+    return static_cast<int64_t>(group) * shape_.depth * shape_.source_stride;
   }
 
   CONVX_DEVICE static uint32_t pixel_of_copy(uint32_t column, int j) {
@@ -259,6 +282,38 @@ class Copies {
       copy_elements<1>(to + j * kPixelStep * Size::kPitch + element, source + pixel + first + element,
                        pixel >= 0 && first + element < left);
     }
+  }
+
+  // The pieces that a tile's pixels of a stage's channels lie in; of channels beyond the last, zeros. A piece
+  // may hold pixels of other images and channels, that make results which are not stored.
+  CONVX_DEVICE void load_shifted(T* stage, int first_channel) {
+    constexpr int kRowPieces = Size::kColumns / 4, kStep = kThreads / kRowPieces;
+    static_assert(kThreads % kRowPieces == 0 && kStep % 4 == 0, "a thread's channels have one shift");
+    static_assert(sizeof(T) == 4 && Size::kStageDepth <= kThreads,
+                  "four elements a piece, a last one a thread");
+    const int width = pixels_left() < Size::kColumns ? pixels_left() : Size::kColumns;
+    const int channels = shape_.depth - first_channel;
+    const int64_t begin = begin_ + first_channel * shape_.source_stride;
+    const auto copy = [&](int row, int element, int64_t at, bool valid) {
+      const int64_t left = shape_.source_elements - at;
+      const int bytes = left < 4 ? static_cast<int>(left) * 4 : 16;
+      copy_async<16>(stage + row * Size::kPitch + element, source_ + (valid ? at : 0), valid ? bytes : 0);
+    };
+    const int first = thread_ / kRowPieces, element = thread_ % kRowPieces * 4, shift = shift_of(first);
+    const bool wanted = element < shift + width;
+    int64_t at = begin + first * shape_.source_stride - shift + element;
+    CONVX_UNROLL
+    for (int i = 0; i < (Size::kStageDepth + kStep - 1) / kStep; ++i) {
+      const int row = first + i * kStep;
+      if (Size::kStageDepth % kStep != 0 && row >= Size::kStageDepth) break;
+      copy(row, element, at, wanted && row < channels);
+      at += kStep * shape_.source_stride;
+    }
+    // And the piece that most channels end in.
+    if (thread_ >= Size::kStageDepth) return;
+    const int last_shift = shift_of(thread_);
+    copy(thread_, Size::kColumns, begin + thread_ * shape_.source_stride - last_shift + Size::kColumns,
+         Size::kColumns < last_shift + width && thread_ < channels);
   }
 
   // Eight at once are in flight; left channels remain, none beyond the last pixel.
@@ -296,6 +351,8 @@ class Copies {
   const uint32_t* filters_;
   const T* source_;
   int images_left_ = 0;
+  int64_t begin_ = 0;  // of shifted rows: the tile's first pixel of the group's first channel
+  uint32_t first_in_image_ = 0, first_of_tile_ = 0;
   int64_t pixel_[kColumnsEach] = {};
 };
 

@@ -1,6 +1,8 @@
 // From the sums of a block to results in memory: the warps that shared out the channels are added in a fixed
 // order, then bias, activation and stores.
 #pragma once
+#include <type_traits>
+
 #include "methods/epilogue.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
@@ -23,40 +25,36 @@ class Finish {
       : sums_(sums), shape_(shape), filters_(filters), source_(source), bias_(bias), shared_(shared) {
     first_row_ = sums.first_row() + Cell::row(sums.lane, 0);
     result_ = result + (static_cast<int64_t>(sums.group) * shape.rows + first_row_) * shape.result_stride;
-    if constexpr (How != kPlanes) {
+    if constexpr (!kStaged) {
       CONVX_UNROLL
       for (int each = 0; each < kPlaces; ++each) {
-        CONVX_UNROLL
-        for (int t = 0; t < kOffsets; ++t) {
-          const uint32_t pixel = sums.first_pixel(each) + t;
-          offset_[each][t] = shape.result.offset(pixel);
-          if (How == kElements && shape.source.kind == OtherPixels::spread &&
-              shape.source.offset(pixel) == kNoPixel) {
-            without_source_[each] |= 1u << t;
-          }
-        }
+        offset_[each] = shape.result.offset(sums.first_pixel(each));
       }
     }
   }
 
   CONVX_DEVICE void write() {
-    if constexpr (How == kPlanes || Tile::kWarpDepths > 1)
-      block_barrier();  // the stages' memory is used anew
+    if constexpr (kStaged || Tile::kWarpDepths > 1) block_barrier();  // the stages' memory is used anew
     if constexpr (Tile::kWarpDepths > 1) {
       write_exchanged();
     } else {
       write_own();
     }
-    if constexpr (How == kPlanes) {
+    if constexpr (kStaged) {
       block_barrier();
-      copy_planes();
+      if constexpr (How == kPlanes) {
+        copy_planes();
+      } else {
+        copy_rows();
+      }
     }
   }
 
  private:
+  // Rows that stores of 16 bytes can't reach go through shared memory, so that a warp writes them end to end.
+  static constexpr bool kStaged = How == kPlanes || How == kElements || How == kShifted;
   // Distinct groups of pixels among a lane's four sums, of which i says the one.
   static constexpr int kPlaces = Lanes == 32 ? 2 : 1;
-  static constexpr int kOffsets = How == kElements ? Size::kNeighbours : 1;
   CONVX_DEVICE static constexpr int place(int i) { return Lanes == 32 ? i & 1 : 0; }
 
   CONVX_DEVICE void write_exchanged() {
@@ -127,7 +125,7 @@ class Finish {
     make_opaque(stride);
     CONVX_UNROLL
     for (int each = 0; each < kPlaces; ++each) {
-      to[each] = kRowsOfPixels ? result_ + offset_[each][0] : nullptr;
+      to[each] = kRowsOfPixels ? result_ + offset_[each] : nullptr;
       at[each] = 0;
     }
     float shift = 0;
@@ -148,7 +146,7 @@ class Finish {
           const int each = place(i);
           to[each] += static_cast<int64_t>(row - at[each]) * stride;
           at[each] = row;
-          if (first_row_ + row < shape_.rows && offset_[each][0] >= 0) store_pixels(to[each], values);
+          if (first_row_ + row < shape_.rows && offset_[each] >= 0) store_pixels(to[each], values);
         } else {
           store_row(m, i, values);
         }
@@ -191,7 +189,10 @@ class Finish {
 
   // Columns beyond a plane hold what was in shared memory.
   CONVX_DEVICE bool is_in_plane(int i, int t) const {
-    return How != kPlanes || Cell::column(sums_.lane, i) + t * Size::kFragmentColumns < shape_.plane;
+    if constexpr (!is_spread(How)) return true;
+    const int column = Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
+    if constexpr (How == kPlanes) return column < shape_.plane;
+    return sums_.warp_column * Size::kWarpPixels + column < sums_.pixels_left();
   }
 
   CONVX_DEVICE uint32_t pixel_of(int i, int t) const {
@@ -199,7 +200,7 @@ class Finish {
       const uint32_t image = sums_.column_tile * Tile::kWarpColumns + sums_.warp_column;
       return image * shape_.plane + Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
     }
-    return sums_.first_pixel(i) + t;
+    return sums_.first_pixel(i) + t * (How == kShifted ? Size::kFragmentColumns : 1);
   }
 
   // The parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made again as
@@ -230,52 +231,55 @@ class Finish {
     if constexpr (How == kPlanes) {
       const int plane = shape_.plane;
       T* const to =
-          staged_planes() + (sums_.warp_column * Tile::kRows + sums_.warp_row * Tile::kRowsEach * 16 +
-                             Cell::row(sums_.lane, 0) + row) *
-                                plane;
+          staged_results() + (sums_.warp_column * Tile::kRows + sums_.warp_row * Tile::kRowsEach * 16 +
+                              Cell::row(sums_.lane, 0) + row) *
+                                 plane;
       CONVX_UNROLL
       for (int t = 0; t < kFragments; ++t) {
         const int pixel = Cell::column(sums_.lane, i) + t * Size::kFragmentColumns;
         const bool always = (t + 1) * Size::kFragmentColumns <= kFewestPlanePixels;
         if (always || pixel < plane) to[pixel] = narrow<T>(values[t]);
       }
+    } else if constexpr (kStaged) {
+      const int tile_row = sums_.warp_row * Tile::kRowsEach * 16 + Cell::row(sums_.lane, 0) + row;
+      const int column = static_cast<int>(sums_.first_pixel(i) - first_of_tile());
+      T* const to = staged_results() + tile_row * Size::kResultPitch + column;
+      if constexpr (How == kElements) {
+        store(reinterpret_cast<Word*>(to), pixels_of(values));
+      } else {
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t) to[t * Size::kFragmentColumns] = values[t];
+      }
     } else {
       if (first_row_ + row >= shape_.rows) return;
       T* const to = result_ + row * shape_.result_stride;
-      const bool other = place(i) != 0;  // two named values: an index would keep the array in memory
-      if constexpr (How == kElements) {
-        const uint32_t missing = other ? without_source_[kPlaces - 1] : without_source_[0];
-        CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) {
-          const int64_t offset = other ? offset_[kPlaces - 1][t] : offset_[0][t];
-          // No output was made from this pixel: zero even where a filter is infinite.
-          if (offset >= 0) to[offset] = narrow<T>(missing >> t & 1 ? 0.0f : values[t]);
-        }
-      } else {
-        const int64_t offset = other ? offset_[kPlaces - 1][0] : offset_[0][0];
-        if (offset >= 0) store_pixels(to + offset, values);
-      }
+      // Two named values: an index would keep the array in memory.
+      const int64_t offset = place(i) != 0 ? offset_[kPlaces - 1] : offset_[0];
+      if (offset >= 0) store_pixels(to + offset, values);
     }
   }
 
-  // Neighbouring pixels of a filter.
-  CONVX_DEVICE static void store_pixels(T* to, const float (&values)[kFragments]) {
+  // Neighbouring pixels of a filter, 16 bytes or 8: pairs of 16 bits, or floats.
+  using Word = std::conditional_t<Size::kBytes == 2, uint32_t, float>;
+  using Pixels = Vector<Word, kFragments * Size::kBytes / 4>;
+  CONVX_DEVICE static Pixels pixels_of(const float (&values)[kFragments]) {
+    Pixels pixels;
     if constexpr (Size::kBytes == 2) {
-      Vector<uint32_t, kFragments / 2> pairs;
       CONVX_UNROLL
       for (int t = 0; t < kFragments / 2; ++t) {
-        pairs.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
+        pixels.element[t] = narrow_pair<T>(values[2 * t], values[2 * t + 1]);
       }
-      store_whole<uint32_t, kFragments / 2>(reinterpret_cast<uint32_t*>(to), pairs);
     } else {
-      Vector<float, kFragments> row;
       CONVX_UNROLL
-      for (int t = 0; t < kFragments; ++t) row.element[t] = values[t];
-      store_whole<float, kFragments>(to, row);
+      for (int t = 0; t < kFragments; ++t) pixels.element[t] = values[t];
     }
+    return pixels;
+  }
+  CONVX_DEVICE static void store_pixels(T* to, const float (&values)[kFragments]) {
+    store_whole(reinterpret_cast<Word*>(to), pixels_of(values));
   }
 
-  CONVX_DEVICE T* staged_planes() const { return reinterpret_cast<T*>(shared_ + Size::exchange_bytes()); }
+  CONVX_DEVICE T* staged_results() const { return reinterpret_cast<T*>(shared_ + Size::exchange_bytes()); }
 
   // The rows of a tile are contiguous in an image of the result.
   CONVX_DEVICE void copy_planes() {
@@ -288,12 +292,42 @@ class Finish {
     for (int image = 0; image < Tile::kWarpColumns; ++image) {
       const int64_t number = static_cast<int64_t>(sums_.column_tile) * Tile::kWarpColumns + image;
       if (number >= shape_.images) return;
-      const T* const from = staged_planes() + image * Tile::kRows * shape_.plane;
+      const T* const from = staged_results() + image * Tile::kRows * shape_.plane;
       T* const to = tile + number * shape_.result.image_stride;
       for (int piece = threadIdx.x; piece < pieces; piece += Size::kThreads) {
         using Words = Vector<uint32_t, 4>;
         store_whole<uint32_t, 4>(reinterpret_cast<uint32_t*>(to + piece * kPiece),
                                  *reinterpret_cast<const Words*>(from + piece * kPiece));
+      }
+    }
+  }
+
+  CONVX_DEVICE uint32_t first_of_tile() const {
+    if constexpr (How == kShifted) return sums_.first_of_tile();
+    return sums_.column_tile * Size::kColumns;
+  }
+
+  // Lanes write neighbouring pixels of a filter.
+  CONVX_DEVICE void copy_rows() {
+    constexpr int kWide = Size::kColumns < Size::kThreads ? Size::kColumns : Size::kThreads;
+    constexpr int kStep = Size::kThreads / kWide;
+    static_assert(Size::kThreads % kWide == 0 && Size::kColumns % kWide == 0, "threads divide the columns");
+    const int tile_row = sums_.row_tile * Tile::kRows, first = threadIdx.x / kWide;
+    const int rows = shape_.rows - tile_row < Tile::kRows ? shape_.rows - tile_row : Tile::kRows;
+    CONVX_NO_UNROLL
+    for (int column = threadIdx.x % kWide; column < Size::kColumns; column += kWide) {
+      const uint32_t pixel = first_of_tile() + column;
+      const int64_t offset = shape_.result.offset(pixel);
+      if (offset < 0 || (How == kShifted && column >= sums_.pixels_left())) return;
+      // No output was made from this pixel: zero even where a filter is infinite.
+      const bool missing =
+          shape_.source.kind == OtherPixels::spread && shape_.source.offset(pixel) == kNoPixel;
+      const T* from = staged_results() + first * Size::kResultPitch + column;
+      T* to = result_ + (tile_row + first - first_row_) * shape_.result_stride + offset;
+      for (int row = first; row < rows; row += kStep) {
+        *to = missing ? T{} : *from;
+        from += kStep * Size::kResultPitch;
+        to += kStep * shape_.result_stride;
       }
     }
   }
@@ -304,8 +338,7 @@ class Finish {
   T* result_;
   unsigned char* shared_;
   int first_row_;
-  int64_t offset_[kPlaces][kOffsets] = {};
-  uint32_t without_source_[kPlaces] = {};
+  int64_t offset_[kPlaces] = {};
 };
 
 }  // namespace convx::pointwise::tensor

@@ -94,6 +94,9 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
   }
   // Of all images; How is not kPlanes.
   CONVX_DEVICE uint32_t first_pixel(int i) const {
+    if constexpr (How == kShifted) {
+      return this->first_of_tile() + warp_column * Size::kWarpPixels + Cell::column(lane, i);
+    }
     if constexpr (How == kChannels) {
       return column_tile * Size::kColumns + warp_column * Size::kWarpPixels + Cell::column(lane, i);
     }
@@ -101,8 +104,8 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
            group_of_column(Cell::column(lane, i)) * kNeighbours;
   }
 
-  // Fragments last: a row of neighbouring pixels; of planes and channels one of pixels kFragmentColumns
-  // apart.
+  // Fragments last: a row of neighbouring pixels; of planes, channels and shifted rows one of pixels
+  // kFragmentColumns apart.
   float sum[Tile::kRowsEach][4][kFragments];
   int lane, warp_row, warp_column, warp_depth;
 
@@ -272,6 +275,14 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
         } else {
           add_floats(t, a, low, rows[0][at], rows[1][at]);
         }
+      }
+    } else if constexpr (How == kShifted) {
+      const T* const first = source + (step * step_depth(Kind) + slot) * Size::kPitch + this->shift_of(slot) +
+                             warp_column * Size::kWarpPixels + column;
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) {
+        const int at = t * Size::kFragmentColumns;
+        add_floats(t, a, low, first[at], first[4 * Size::kPitch + at]);
       }
     } else {
       const T* const first = source + warp_column * Size::kWarpPixels + group_of_column(column) * kNeighbours;

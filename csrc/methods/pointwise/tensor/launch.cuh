@@ -4,6 +4,7 @@
 #include "methods/pointwise/product.h"
 #include "methods/pointwise/tensor/entry.cuh"
 #include "methods/pointwise/tensor/pack.cuh"
+#include "methods/pointwise/tensor/schedule.h"
 
 namespace convx::pointwise::tensor {
 
@@ -19,7 +20,8 @@ void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProb
     using Size = Sizes<Kind, Lanes, How, Tile>;
     const int64_t row_tiles = divide_up(shape.m_tiles, Tile::kRowTiles);
     const int64_t column_tiles =
-        divide_up(How == kPlanes ? problem.batch : product.columns, static_cast<int64_t>(Size::kColumns));
+        divide_up(columns_of<How, Size>(product, problem.batch), static_cast<int64_t>(Size::kColumns));
+    shape.image_tiles = static_cast<uint32_t>(divide_up(shape.plane, static_cast<int64_t>(Size::kColumns)));
     // A plan for aligned memory may end here with a tile for elements, which has no say in these.
     const bool persistent = kPersistent<Lanes, How, Tile>;
     const int64_t column_blocks = divide_up(column_tiles, persistent ? plan["rounds"] : 1);
@@ -58,6 +60,7 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.result = own_pixels(problem, gradient);
   shape.plane = static_cast<int>(shape.result.plane.divisor);
   shape.source_stride = channel_stride(problem, !gradient);
+  shape.source_elements = gradient ? problem.output_elements() : problem.input_elements();
   shape.result_stride = channel_stride(problem, gradient);
   shape.filter_row = gradient ? 1 : product.depth;
   shape.filter_depth = gradient ? product.rows : 1;
@@ -84,9 +87,8 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
     if (order == kPlanes) {
       return launch_access<Kind, kPlanes, kLanes, T>(plan, tile, shape, problem, pointers, stream);
     }
-    if constexpr (element_bytes(Kind) == 2) {
-      launch_access<Kind, kShortRows, kLanes, T>(plan, tile, shape, problem, pointers, stream);
-    }
+    constexpr Access kOther = element_bytes(Kind) == 2 ? kShortRows : kShifted;
+    launch_access<Kind, kOther, kLanes, T>(plan, tile, shape, problem, pointers, stream);
   });
 }
 

@@ -25,12 +25,12 @@ struct TileSizes {
 };
 
 template <Precision Kind, int Lanes, Access How, class Tile>
-TileSizes sizes_of(const DeviceTraits& device, int64_t row_tiles, int64_t columns, int64_t plane,
-                   int64_t steps) {
+TileSizes sizes_of(const DeviceTraits& device, const Product& product, int64_t batch, int64_t row_tiles,
+                   int64_t plane, int64_t steps) {
   using Size = tensor::Sizes<Kind, Lanes, How, Tile>;
   return {Size::kColumns, How == tensor::kPlanes ? Size::kColumns * plane : Size::kColumns, Tile::kStageSteps,
           Tile::kWarpDepths > 1,
-          tensor::schedule_of<Kind, Lanes, How, Tile>(device, row_tiles, columns, plane, steps)};
+          tensor::schedule_of<Kind, Lanes, How, Tile>(device, product, batch, row_tiles, plane, steps)};
 }
 
 template <Precision Kind, Access How, class Tile>
@@ -54,7 +54,7 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   const double out = count * rows * pixels * single * bytes / fill;
   const double products = count * (rows / 16) * (pixels / 8) * (depth / tensor::step_depth(Kind)) *
                           (Kind == tensor::kSplit ? 3 : 1) * 2 / clock;
-  const double taken = How == tensor::kPlanes ? 1 : How == tensor::kShortRows ? 4 : 16 / bytes;
+  const double taken = tensor::is_spread(How) ? 1 : How == tensor::kShortRows ? 4 : 16 / bytes;
   const double reads = count * Tile::kWarpRows * pixels * depth / 32 / taken / clock;
   const double chunks = std::ceil(depth / static_cast<double>(size.stage_steps * tensor::step_depth(Kind)));
   const double waits = schedule.rounds > 1 ? waves - cost.flow * (waves - 1) : waves;
@@ -74,21 +74,20 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
   const int64_t plane =
       gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
   const int64_t steps = tensor::steps_of(Kind, How, product.depth);
-  constexpr const char* kOrders[] = {"rows", "short rows", "planes", "rows", "channels"};
+  constexpr const char* kOrders[] = {"rows", "short rows", "planes", "rows", "channels", "rows"};
   for (int index = 0;; ++index) {
     const bool found = tensor::with_tile<Kind, How>(index, [&](auto tile) {
       using Tile = decltype(tile);
       const int64_t row_tiles = divide_up(product.rows, Tile::kRows) * problem.groups;
-      const int64_t columns = How == tensor::kPlanes ? problem.batch : product.columns;
-      const TileSizes size = device.lanes == 64
-                                 ? sizes_of<Kind, 64, How, Tile>(device, row_tiles, columns, plane, steps)
-                                 : sizes_of<Kind, 32, How, Tile>(device, row_tiles, columns, plane, steps);
+      auto* const sizes = device.lanes == 64 ? sizes_of<Kind, 64, How, Tile> : sizes_of<Kind, 32, How, Tile>;
+      const TileSizes size = sizes(device, product, problem.batch, row_tiles, plane, steps);
       const Schedule& schedule = size.schedule;
       const int64_t shared_bytes = schedule.shared_bytes + tensor::kBarrierBytes;
       if (shared_bytes > device.shared_bytes_per_block || schedule.blocks() > INT32_MAX) return;
       Plan plan;
       plan.candidate = Kind == tensor::kSplit ? "tensor3" : "tensor";
       if (How == tensor::kElements) plan.variant = "elements";
+      if (How == tensor::kShifted) plan.variant = "shifted";
       plan.kernel = kTensor;
       plan.tiling = {{"precision", Kind},
                      {"access", How},
@@ -128,6 +127,10 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
   } else if (product.same_pixels && kPiece == 8 && plane % 4 == 0) {
     if constexpr (kPiece == 8) append_access<Kind, tensor::kShortRows>(problem, device, plans);
   } else {
+    if constexpr (kPiece == 4) {
+      const bool planned = device.backend != Backend::hip || tensor::planned_on_amd(Kind, tensor::kShifted);
+      if (product.same_pixels && planned) append_access<Kind, tensor::kShifted>(problem, device, plans);
+    }
     append_access<Kind, tensor::kElements>(problem, device, plans);
   }
 }

@@ -20,10 +20,21 @@ struct Schedule {
   int64_t blocks() const { return row_tiles * column_blocks; }
 };
 
+// What tiles of Size::kColumns share out: pixels, or images; of shifted rows as many pixels as the tiles of
+// every image have.
+template <Access How, class Size>
+int64_t columns_of(const Product& product, int64_t batch) {
+  if (How == kPlanes) return batch;
+  if (How != kShifted) return product.columns;
+  const int64_t columns = Size::kColumns;
+  return batch * divide_up(product.columns / batch, columns) * columns;
+}
+
 template <Precision Kind, int Lanes, Access How, class Tile>
-Schedule schedule_of(const DeviceTraits& device, int64_t row_tiles, int64_t columns, int64_t plane,
-                     int64_t steps) {
+Schedule schedule_of(const DeviceTraits& device, const Product& product, int64_t batch, int64_t row_tiles,
+                     int64_t plane, int64_t steps) {
   using Size = Sizes<Kind, Lanes, How, Tile>;
+  const int64_t columns = columns_of<How, Size>(product, batch);
   const auto resident = [&](int64_t shared_bytes) {
     const int64_t by_registers = std::max<int64_t>(
         1, device.registers_per_multiprocessor * blocks_by_registers<Kind, Lanes, How, Tile>(0) / 65536);
