@@ -294,10 +294,18 @@ class Copies {
     const int width = pixels_left() < Size::kColumns ? pixels_left() : Size::kColumns;
     const int channels = shape_.depth - first_channel;
     const int64_t begin = begin_ + first_channel * shape_.source_stride;
+    // The tensor may end within its last piece, which goes by elements: what follows them in the stage makes
+    // no result that is stored.
+    T* cut = nullptr;
+    int64_t cut_at = 0;
     const auto copy = [&](int row, int element, int64_t at, bool valid) {
-      const int64_t left = shape_.source_elements - at;
-      const int bytes = left < 4 ? static_cast<int>(left) * 4 : 16;
-      copy_async<16>(stage + row * Size::kPitch + element, source_ + (valid ? at : 0), valid ? bytes : 0);
+      T* const to = stage + row * Size::kPitch + element;
+      if (valid && at + 4 > shape_.source_elements) {
+        cut = to;
+        cut_at = at;
+      } else {
+        copy_elements<4>(to, source_ + (valid ? at : 0), valid);
+      }
     };
     const int first = thread_ / kRowPieces, element = thread_ % kRowPieces * 4, shift = shift_of(first);
     const bool wanted = element < shift + width;
@@ -309,11 +317,16 @@ class Copies {
       copy(row, element, at, wanted && row < channels);
       at += kStep * shape_.source_stride;
     }
-    // And the piece that most channels end in.
-    if (thread_ >= Size::kStageDepth) return;
-    const int last_shift = shift_of(thread_);
-    copy(thread_, Size::kColumns, begin + thread_ * shape_.source_stride - last_shift + Size::kColumns,
-         Size::kColumns < last_shift + width && thread_ < channels);
+    if (thread_ < Size::kStageDepth) {  // and the piece that most channels end in
+      const int last_shift = shift_of(thread_);
+      copy(thread_, Size::kColumns, begin + thread_ * shape_.source_stride - last_shift + Size::kColumns,
+           Size::kColumns < last_shift + width && thread_ < channels);
+    }
+    if (cut == nullptr) return;
+    CONVX_NO_UNROLL
+    for (int i = 0; cut_at + i < shape_.source_elements; ++i) {
+      copy_elements<1>(cut + i, source_ + cut_at + i, true);
+    }
   }
 
   // Eight at once are in flight; left channels remain, none beyond the last pixel.

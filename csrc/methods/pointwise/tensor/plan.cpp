@@ -129,7 +129,8 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
   } else {
     if constexpr (kPiece == 4) {
       const bool planned = device.backend != Backend::hip || tensor::planned_on_amd(Kind, tensor::kShifted);
-      if (product.same_pixels && planned) append_access<Kind, tensor::kShifted>(problem, device, plans);
+      if (product.same_pixels && planned)
+        return append_access<Kind, tensor::kShifted>(problem, device, plans);
     }
     append_access<Kind, tensor::kElements>(problem, device, plans);
   }
