@@ -111,6 +111,27 @@ POINTWISE_BATCHES = (1, 8, 64)
 # "HNTMP", its table of ResNet's 3x3 layers at one image: channels, side of the square map, filters.
 RESNET = ((64, 56, 64), (128, 28, 128), (256, 14, 256), (512, 7, 512))
 
+# Where networks halve their maps, in no paper's table: the first layers of ResNet, MobileNetV2 and V3, then
+# the layers of stride 2 of ResNet-18 and ResNet-50. Channels, side of the square map, filters, side of the
+# filter.
+STRIDED = (
+    (3, 224, 64, 7),
+    (3, 224, 32, 3),
+    (3, 224, 16, 3),
+    (64, 56, 128, 3),
+    (128, 28, 256, 3),
+    (256, 14, 512, 3),
+    (64, 56, 128, 1),
+    (128, 28, 256, 1),
+    (256, 14, 512, 1),
+    (128, 56, 128, 3),
+    (256, 28, 256, 3),
+    (512, 14, 512, 3),
+    (256, 56, 512, 1),
+    (512, 28, 1024, 1),
+    (1024, 14, 2048, 1),
+)
+
 # "cuConv": the layers of stride 1 of five networks, and batches of its evaluation.
 CUCONV_BATCHES = (1, 8, 32)
 

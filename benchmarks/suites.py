@@ -170,6 +170,16 @@ def small_batch_cases() -> list[Case]:
         )
         for size, filter_size, filters, in_channels in layers.cuconv()
     ]
+    cases += [
+        Case(
+            f"S{in_channels}-{size}-{filter_size}x{filter_size}-{filters}",
+            "stride 2",
+            Shape(in_channels, size, filters, filter_size, 2, 1),
+            layers.CUCONV_BATCHES,
+            layers.CUCONV_BATCHES[:1],
+        )
+        for in_channels, size, filters, filter_size in layers.STRIDED
+    ]
     return cases
 
 

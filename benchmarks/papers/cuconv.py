@@ -206,8 +206,6 @@ def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
     return [
         "Speedups over the published form, geomean over the layers.",
         table(head, lines, text_columns=2),
-        "`fused` and `split` were timed before they added sums of over 128 products in parts, which costs a "
-        "trip through shared memory for each 64 products or more; `auto` takes no such sum of theirs here.",
     ]
 
 
