@@ -21,6 +21,11 @@ settings.register_profile("repeatable", derandomize=True)
 _cache = tempfile.TemporaryDirectory(prefix="convx-tests-")
 os.environ["CONVX_CACHE_DIR"] = _cache.name
 
+# Workers that each take all cores wait for one another. Two threads are left to each: loops stay shared out.
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if _workers > 1:
+    torch.set_num_threads(min(torch.get_num_threads(), max(2, torch.get_num_threads() // _workers)))
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
