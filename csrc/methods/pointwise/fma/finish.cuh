@@ -2,6 +2,7 @@
 #pragma once
 #include "methods/epilogue.cuh"
 #include "methods/pointwise/fma/block.cuh"
+#include "methods/pointwise/staged.cuh"
 
 namespace convx::pointwise::fma {
 
@@ -55,30 +56,6 @@ CONVX_DEVICE uint32_t columns_without_source(const Block<T, Tile, Kind>& block, 
 // half.
 template <class T>
 constexpr bool kStaged = sizeof(T) < 8;
-
-// Writes a tile of staged results, [rows][columns].
-template <class T, class Tile>
-CONVX_DEVICE void copy_results(const T* staged, T* result, const Shape& shape, int64_t group_row,
-                               int first_row, uint32_t first_column) {
-  constexpr int kWide = Tile::kColumns < Tile::kThreads ? Tile::kColumns : Tile::kThreads;
-  constexpr int kStep = Tile::kThreads / kWide;
-  static_assert(Tile::kThreads % kWide == 0 && Tile::kColumns % kWide == 0, "threads divide the columns");
-  const int rows = shape.rows - first_row < Tile::kRows ? shape.rows - first_row : Tile::kRows;
-  const int first = threadIdx.x / kWide;
-  T* const tile = result + (group_row + first_row + first) * shape.result_channel_stride;
-  CONVX_NO_UNROLL
-  for (int column = threadIdx.x % kWide; column < Tile::kColumns; column += kWide) {
-    const int64_t offset = shape.result_map.offset(first_column + column);
-    if (offset < 0) return;
-    const T* from = staged + first * Tile::kColumns + column;
-    T* to = tile + offset;
-    for (int row = first; row < rows; row += kStep) {
-      *to = *from;
-      from += kStep * Tile::kColumns;
-      to += kStep * shape.result_channel_stride;
-    }
-  }
-}
 
 // Epilogue and stores go row by row, in nhwc column by column, through one copy of their code: the sums move
 // up after each.
@@ -145,7 +122,12 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
     if constexpr (kStaged<T>) {
       if (!shape.result_pieces) {
         block_barrier();
-        copy_results<T, Tile>(shared, result, shape, group_row, first_row, first_column);
+        const int left = rows - first_row;
+        store_staged<Tile::kColumns, Tile::kColumns, Tile::kThreads>(
+            shared, result + (group_row + first_row) * channel_stride,
+            left < Tile::kRows ? left : Tile::kRows, channel_stride,
+            [&](int column) { return shape.result_map.offset(first_column + column); },
+            [](int) { return false; });
       }
     }
   } else {

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "methods/epilogue.cuh"
+#include "methods/pointwise/staged.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
 #include "platform/clamp.h"
@@ -307,29 +308,21 @@ class Finish {
     return sums_.column_tile * Size::kColumns;
   }
 
-  // Lanes write neighbouring pixels of a filter.
   CONVX_DEVICE void copy_rows() {
-    constexpr int kWide = Size::kColumns < Size::kThreads ? Size::kColumns : Size::kThreads;
-    constexpr int kStep = Size::kThreads / kWide;
-    static_assert(Size::kThreads % kWide == 0 && Size::kColumns % kWide == 0, "threads divide the columns");
-    const int tile_row = sums_.row_tile * Tile::kRows, first = threadIdx.x / kWide;
+    const int tile_row = sums_.row_tile * Tile::kRows;
     const int rows = shape_.rows - tile_row < Tile::kRows ? shape_.rows - tile_row : Tile::kRows;
-    CONVX_NO_UNROLL
-    for (int column = threadIdx.x % kWide; column < Size::kColumns; column += kWide) {
-      const uint32_t pixel = first_of_tile() + column;
-      const int64_t offset = shape_.result.offset(pixel);
-      if (offset < 0 || (How == kShifted && column >= sums_.pixels_left())) return;
-      // No output was made from this pixel: zero even where a filter is infinite.
-      const bool missing =
-          shape_.source.kind == OtherPixels::spread && shape_.source.offset(pixel) == kNoPixel;
-      const T* from = staged_results() + first * Size::kResultPitch + column;
-      T* to = result_ + (tile_row + first - first_row_) * shape_.result_stride + offset;
-      for (int row = first; row < rows; row += kStep) {
-        *to = missing ? T{} : *from;
-        from += kStep * Size::kResultPitch;
-        to += kStep * shape_.result_stride;
-      }
-    }
+    store_staged<Size::kColumns, Size::kResultPitch, Size::kThreads>(
+        staged_results(), result_ + (tile_row - first_row_) * shape_.result_stride, rows,
+        shape_.result_stride,
+        [&](int column) {
+          if (How == kShifted && column >= sums_.pixels_left()) return kNoPixel;
+          return shape_.result.offset(first_of_tile() + column);
+        },
+        // No output was made from such a pixel: zero even where a filter is infinite.
+        [&](int column) {
+          return shape_.source.kind == OtherPixels::spread &&
+                 shape_.source.offset(first_of_tile() + column) == kNoPixel;
+        });
   }
 
   Sums& sums_;

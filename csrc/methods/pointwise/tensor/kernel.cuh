@@ -1,7 +1,8 @@
 // Filters times pixels on matrix units. Filters come packed in fragment order and are read as fragments;
 // pixels are read straight from the rows in which they lie: a lane takes 16 bytes of neighbouring pixels of
 // each of its channels, element t of which belongs to its column of fragment t. So a lane ends with
-// neighbouring pixels of a filter, and neither operand nor result is transposed.
+// neighbouring pixels of a filter, and neither operand nor result is transposed. Of planes and of shifted
+// rows, which begin anywhere, it takes single pixels, and their results pass through shared memory.
 #pragma once
 #include "methods/pointwise/tensor/copies.cuh"
 #include "platform/overlap.h"
