@@ -60,6 +60,8 @@ SHAPES = [
     Dense(batch=1, channels=960, filters=160, height=7, width=7),
     Dense(batch=1, channels=33, filters=17, height=8, width=8),
     Dense(batch=4, channels=5, filters=3, height=13, width=11),
+    Dense(batch=2, channels=80, filters=72, groups=2, height=21, width=23),
+    Dense(batch=3, channels=40, filters=24, height=18, width=15),
     Dense(batch=9, channels=130, filters=66, height=1, width=1),
     Dense(batch=1, channels=1, filters=1, height=1, width=5),
     Dense(channels=48, filters=36, groups=3, height=8, width=8),
@@ -195,7 +197,7 @@ def test_epilogue(activation: str) -> None:
 @pytest.mark.parametrize("operation", ["forward", "input_grad"])
 def test_tf32_where_it_is_allowed(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    for case in SHAPES[:7]:
+    for case in SHAPES[:9]:
         tensors = make(case, torch.float32, "cuda")
         exact = reference(operation, case, tensors)
         for algorithm in algorithms(operation, case, tensors, allow_tf32=True):
@@ -237,7 +239,7 @@ def test_bit_for_bit_repeatable(operation: str) -> None:
 @pytest.mark.gpu
 def test_memory_that_begins_anywhere() -> None:
     """Pieces of 16 bytes need addresses of multiples of 16; slices of storage have others."""
-    for size in (7, 8, 14):
+    for size in (7, 8, 13, 14):
         case = Dense(channels=24, filters=32, height=size, width=size)
         for dtype in (torch.float32, torch.bfloat16):
             tensors = make(case, dtype, "cuda")
