@@ -203,10 +203,7 @@ def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
         lines.append(line)
     if all(value is None for line in lines for value in line[2:]):
         return [NOT_MEASURED]
-    return [
-        "Speedups over the published form, geomean over the layers.",
-        table(head, lines, text_columns=2),
-    ]
+    return ["Speedups over the published form, geomean over the layers.", table(head, lines, text_columns=2)]
 
 
 def _verdict(layers: list[Row], peer: str, on_gpu: bool) -> str:

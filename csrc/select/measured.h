@@ -17,7 +17,8 @@ struct Measured {
 
 // What algorithm ("depthwise/strip", "native") takes without bias and activation, for sizes like those that
 // were measured. float16 has bfloat16's times. A device that was not measured has those of one of its kind in
-// the ratio of bandwidths and rates; a CPU those of one with its instruction set.
+// the ratio of bandwidths and rates; a CPU those of one with its instruction set. Where TF32 is allowed and
+// an algorithm was not measured with it on layers like this, its times without TF32 hold.
 //
 // Depthwise problems: square filters and equal strides alone, maps not far from square; times over bytes are
 // interpolated. Dense ones: groups and dilation 1; a sum of what bytes, products and waves of tiles take.

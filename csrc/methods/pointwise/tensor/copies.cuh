@@ -214,8 +214,11 @@ class Copies {
     }
   }
 
-  // Of shifted rows: the tile's first pixel in all images, and how many of the image follow.
-  CONVX_DEVICE uint32_t first_of_tile() const { return first_of_tile_; }
+  // The column tile's first pixel in all images; How is not kPlanes.
+  CONVX_DEVICE uint32_t first_of_tile() const {
+    return How == kShifted ? first_of_tile_ : column_tile * Size::kColumns;
+  }
+  // Of shifted rows: how many pixels of the image are left from there on.
   CONVX_DEVICE int pixels_left() const { return shape_.plane - static_cast<int>(first_in_image_); }
   // How many elements behind a piece of 16 bytes a channel begins: the same for channels that are 4 apart, so
   // one number for a slot.

@@ -243,7 +243,7 @@ class Finish {
       }
     } else if constexpr (kStaged) {
       const int tile_row = sums_.warp_row * Tile::kRowsEach * 16 + Cell::row(sums_.lane, 0) + row;
-      const int column = static_cast<int>(sums_.first_pixel(i) - first_of_tile());
+      const int column = static_cast<int>(sums_.first_pixel(i) - sums_.first_of_tile());
       T* const to = staged_results() + tile_row * Size::kResultPitch + column;
       if constexpr (How == kElements) {
         store(reinterpret_cast<Word*>(to), pixels_of(values));
@@ -303,11 +303,6 @@ class Finish {
     }
   }
 
-  CONVX_DEVICE uint32_t first_of_tile() const {
-    if constexpr (How == kShifted) return sums_.first_of_tile();
-    return sums_.column_tile * Size::kColumns;
-  }
-
   CONVX_DEVICE void copy_rows() {
     const int tile_row = sums_.row_tile * Tile::kRows;
     const int rows = shape_.rows - tile_row < Tile::kRows ? shape_.rows - tile_row : Tile::kRows;
@@ -316,12 +311,12 @@ class Finish {
         shape_.result_stride,
         [&](int column) {
           if (How == kShifted && column >= sums_.pixels_left()) return kNoPixel;
-          return shape_.result.offset(first_of_tile() + column);
+          return shape_.result.offset(sums_.first_of_tile() + column);
         },
         // No output was made from such a pixel: zero even where a filter is infinite.
         [&](int column) {
           return shape_.source.kind == OtherPixels::spread &&
-                 shape_.source.offset(first_of_tile() + column) == kNoPixel;
+                 shape_.source.offset(sums_.first_of_tile() + column) == kNoPixel;
         });
   }
 

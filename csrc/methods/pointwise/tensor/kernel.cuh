@@ -95,14 +95,9 @@ class Block : public Copies<Kind, Lanes, How, Tile> {
   }
   // Of all images; How is not kPlanes.
   CONVX_DEVICE uint32_t first_pixel(int i) const {
-    if constexpr (How == kShifted) {
-      return this->first_of_tile() + warp_column * Size::kWarpPixels + Cell::column(lane, i);
-    }
-    if constexpr (How == kChannels) {
-      return column_tile * Size::kColumns + warp_column * Size::kWarpPixels + Cell::column(lane, i);
-    }
-    return column_tile * Size::kColumns + warp_column * Size::kWarpPixels +
-           group_of_column(Cell::column(lane, i)) * kNeighbours;
+    const int column = Cell::column(lane, i);
+    const int of_lane = How == kShifted || How == kChannels ? column : group_of_column(column) * kNeighbours;
+    return this->first_of_tile() + warp_column * Size::kWarpPixels + of_lane;
   }
 
   // Fragments last: a row of neighbouring pixels; of planes, channels and shifted rows one of pixels
