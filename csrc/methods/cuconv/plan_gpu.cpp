@@ -4,7 +4,7 @@
 
 #include "methods/cuconv/family.h"
 #include "methods/cuconv/launch.h"
-#include "methods/cuconv/tile/geometry.h"
+#include "methods/cuconv/tile/cost.h"
 #include "methods/filters/crsk.h"
 
 namespace convx::cuconv {
@@ -17,18 +17,6 @@ using tile::Tiling;
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 constexpr int64_t kPlanes[] = {2, 3, 4, 6, 8, 12, 16};  // that channels are split over
 
-// What a device's multiprocessor does in a cycle, from the H200's measured rates.
-struct Clock {
-  double cycles_per_us, processors;
-  static Clock of(const DeviceTraits& device) {
-    const double processors = std::max(device.multiprocessors, 1);
-    // fp32_TFLOPs is that of a matrix product, which reaches 0.85 of what multiply-adds alone do.
-    return {device.fp32_TFLOPs * 1e6 / (processors * 256 * 0.85), processors};
-  }
-};
-
-// A launch, and the first data's way through a cold memory.
-constexpr double kLaunch_us = 1.0, kFirstData_us = 1.1;
 // A second kernel in the same stream, its launch overlapped with the first or not.
 double stage_us(const DeviceTraits& device) {
   return device.overlaps_kernels() ? 1.2 : 2.0;
@@ -36,52 +24,6 @@ double stage_us(const DeviceTraits& device) {
 
 int64_t accumulator_bytes(DType dtype) {
   return dtype == DType::float64 ? 8 : 4;
-}
-
-double predict_us(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, const Shape& shape,
-                  const Tiling& t, const Geometry& g) {
-  const Clock clock = Clock::of(device);
-  const double wide = problem.dtype == DType::float64 ? 2 : 1;
-  const double lanes = static_cast<double>(t.lanes);
-  // Of a warp and a chunk: issue slots of a scheduler, cycles of the multiprocessor's shared-memory path (a
-  // register loaded is one), and bytes from the L2, of which a multiprocessor gets about 26 a cycle.
-  const double fours = static_cast<double>(g.reduction) / 4;
-  const double filters = shape.filters, pixels = shape.pixels;
-  const double loads = 4 * (pixels + filters) * wide + 4;
-  const double weight_values = static_cast<double>(std::min(g.block_filters, s.filters) * g.reduction);
-  const bool wide_weights = g.windows() == 1 && g.reduction % 4 == 0 && s.channels * s.taps() % 4 == 0;
-  const double source_values = static_cast<double>(t.chunk * (g.flat ? g.block_pixels : g.positions));
-  const double copies = std::ceil(weight_values / (wide_weights ? 4 : 1) / lanes) +
-                        std::ceil(source_values / (g.flat ? 4 : 1) / lanes);
-  const double issue = fours * (4.3 * filters * pixels * wide + loads + filters + 8) + copies * 12 + 60;
-  const double path = fours * loads + copies * 7;
-  const double bytes = (weight_values + source_values) * static_cast<double>(element_size(problem.dtype));
-  // Chunks of the busiest warp, all windows together.
-  const int64_t planes_of_channels = t.planes_are_taps != 0 ? 1 : t.planes;
-  const double turns = static_cast<double>(divide_up(divide_up(g.chunks, planes_of_channels), t.warps) *
-                                           (t.planes_are_taps != 0 ? 1 : g.windows()));
-
-  const int64_t by_shared = device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024);
-  const int64_t by_registers = device.registers_per_multiprocessor / (shape.registers * t.warps * t.lanes);
-  const int64_t by_threads = device.threads_per_multiprocessor / (t.warps * t.lanes);
-  const int64_t fitting = std::max<int64_t>(std::min({by_shared, by_registers, by_threads, int64_t{16}}), 1);
-  const int64_t processors = std::max(device.multiprocessors, 1);
-  const int64_t resident = std::min(fitting, divide_up(g.blocks, processors));
-  const double waves =
-      std::max(1.0, static_cast<double>(g.blocks) / static_cast<double>(processors * resident));
-  const double warps = static_cast<double>(resident * t.warps);
-  // One warp alone on a scheduler waits for its own loads; two or more fill each other's gaps.
-  const double loop =
-      turns * std::max({std::ceil(warps / 4) * issue * (warps <= 4 ? 1.3 : 1.05), warps * path,
-                        warps * bytes / 26, 500.0 / static_cast<double>(t.stages - 1)});
-  const double sums = static_cast<double>(g.block_filters * g.block_pixels) * wide;
-  const double finish = 500 + static_cast<double>(resident) * sums * static_cast<double>(2 * t.warps) / 32;
-  const double setup = 300 + static_cast<double>(2 * g.reduction + g.positions) / lanes /
-                                 static_cast<double>(t.warps) * 60 * static_cast<double>(g.windows());
-  const double rounds = waves < 1.5 ? std::ceil(waves) : waves + 0.3;
-  const double compute = rounds * (loop + finish + setup) / clock.cycles_per_us;
-  const double memory = problem.bytes() / (device.bandwidth_GBps * 1e3);
-  return kLaunch_us + kFirstData_us + std::max(compute, memory) + sum_us(s, t.planes, problem.dtype, device);
 }
 
 // Strips beside and below one another: the fewest tiles, and of those the smallest window.
@@ -184,11 +126,14 @@ void append_choices(const ConvProblem& problem, const DeviceTraits& device, cons
     t.across = strips_across(s, t);
     for (t.warps = 1; t.warps * t.lanes <= tile::most_threads(t.lanes, t.filters); t.warps *= 2) {
       t.part = tile::part_of(s, t, problem.dtype);
-      for (t.stages = s.is_flat() ? 3 : 2; t.stages >= 2; --t.stages) {
+      // Sixteen warps fill each other's gaps with two stages, and that is 1 to 4 % faster.
+      for (t.stages = s.is_flat() && t.warps < 16 ? 3 : 2; t.stages >= 2; --t.stages) {
         const Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
         if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > kMostBlocks) continue;
         if (!planes_are_taps && planes > 1 && g.chunks < planes) continue;
-        choices.push_back({t, 0, predict_us(problem, device, s, shape, t, g)});
+        choices.push_back(
+            {t, 0,
+             tile::predicted_us(problem, device, s, shape, t, g) + sum_us(s, planes, problem.dtype, device)});
         break;
       }
     }
