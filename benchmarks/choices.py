@@ -37,8 +37,9 @@ def problem_of(record: Record) -> Problem:
 
 def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Shape], bool]) -> Times:
     """Times on the wanted layers. Native has those of torch's convolution in the same layout on GPUs, and
-    where it was not measured itself."""
+    where it was not measured itself; its product those of torch's on GPUs where it was not."""
     torchs: dict[Problem, float] = {}
+    products: dict[Problem, float] = {}
     samples: dict[Problem, dict[str, list[float]]] = {}
     for record in records:
         if "shape" not in record or not wanted(Shape(**record["shape"])) or (on_gpu and record["warm"]):
@@ -47,6 +48,10 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
         times.setdefault(record["method"], []).append(record["convx_us"])
         if record["chosen_by"] == "auto" and "torch" in record["peers_us"]:
             torchs[problem_of(record)] = record["peers_us"]["torch"]
+        if on_gpu and "matmul" in record["peers_us"]:
+            products[problem_of(record)] = record["peers_us"]["matmul"]
+    for problem, us in products.items():
+        samples[problem].setdefault("native/matmul", [us])
     for problem, us in torchs.items():
         if on_gpu or "native" not in samples[problem]:
             samples[problem].setdefault("native", []).append(us)
@@ -81,7 +86,10 @@ def choose(problem: Problem, measured: Mapping[str, float], predicted: Mapping[s
     """As the planner does."""
     if not predicted:
         return None
-    margins = {name: us * (1 if name == "native" else NATIVE_MARGIN) for name, us in predicted.items()}
+    margins = {
+        name: us * (1 if name.partition("/")[0] == "native" else NATIVE_MARGIN)
+        for name, us in predicted.items()
+    }
     return choice_of(problem, measured, min(margins, key=margins.__getitem__))
 
 

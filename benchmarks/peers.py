@@ -13,6 +13,7 @@ import convx.functional
 from benchmarks import cudnn
 from benchmarks.operands import Pair
 from benchmarks.suites import DTYPES, LAYOUTS, Problem
+from convx._arguments import CONVOLUTIONS, PRODUCTS
 from convx.functional import PackedFilters
 
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -73,7 +74,7 @@ class _KeepingPacked:
             shape.groups,
             "none",
             algorithm,
-            problem.tf32,
+            (CONVOLUTIONS | PRODUCTS) if problem.tf32 else 0,
         )
         self._packed: Tensor | None = None
 

@@ -25,8 +25,8 @@ class Planner:
         core = core_problem(problem)
         names: dict[str, None] = {}
         for method in self._core.methods():
-            if method["name"] != "native" or self.device.backend == "cpu":
-                for plan in self._core.candidates(method["name"], core, self.device):
+            for plan in self._core.candidates(method["name"], core, self.device):
+                if _name(plan) != "native" or self.device.backend == "cpu":
                     names[_name(plan)] = None
         return list(names)
 
@@ -61,4 +61,5 @@ def core_problem(problem: Problem) -> Any:
         (1, 1),
         shape.groups,
         allow_tf32=problem.tf32,
+        exact_products=not problem.tf32,
     )

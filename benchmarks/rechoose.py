@@ -1,8 +1,8 @@
 """What auto takes since a fit, in the results that it was made from: `python -m benchmarks.rechoose FILE`.
 
 A run over all candidates has auto's records of the planner before the fit. They are replaced by what the same
-run has of the kernel that the planner takes now: the forced record's time or, for native on GPUs, torch's own
-in the same layout. Such records say `chosen_later`.
+run has of the kernel that the planner takes now: the forced record's time or, for native on GPUs, that of
+torch's convolution or product in the same layout. Such records say `chosen_later`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def rechosen(record: Record, results: Results, device: Any) -> Record | None:
     forced = results.records.get(key(record | {"chosen_by": "forced", "method": method}))
     if forced is not None:
         return forced | {"chosen_by": "auto", "chosen_later": True}
-    if method != "native" or "torch" not in record["peers_us"]:
+    peer = {"native": "torch", "native/matmul": "matmul"}.get(method)
+    if peer not in record["peers_us"]:
         return None
     error = record["error"] / (record["error_ratio"] or 1.0)
-    own = {"method": method, "convx_us": record["peers_us"]["torch"], "error": error, "error_ratio": 1.0}
+    own = {"method": method, "convx_us": record["peers_us"][peer], "error": error, "error_ratio": 1.0}
     return record | own | {"chosen_later": True}
 
 

@@ -39,7 +39,7 @@ _load_records()
 def methods() -> list[dict[str, str]]:
     """The methods of convolution, in the order they are asked: [{"name": ..., "summary": ...}, ...].
 
-    The last, "native", is torch's own convolution, which can run everything.
+    The last, "native", is torch's own convolution, which can run everything, and its matrix products.
 
     >>> import convx
     >>> [row["name"] for row in convx.methods()][-1]

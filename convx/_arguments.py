@@ -126,6 +126,24 @@ def _convolutions_allow_tf32() -> bool:
         return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
-def allows_tf32(on_gpu: bool, dtype: torch.dtype) -> bool:
-    """Whether torch's setting lets a convolution there round float32 products to TF32."""
-    return on_gpu and dtype is torch.float32 and _convolutions_allow_tf32()
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _products_allow_tf32() -> bool:
+    try:
+        return bool(torch._C._get_cublas_allow_tf32())
+    except RuntimeError:  # set by torch.backends.cuda.matmul.fp32_precision
+        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
+CONVOLUTIONS, PRODUCTS = 1, 2  # what rounds float32 to TF32, as the operators take it
+
+
+def tf32_setting(on_gpu: bool, dtype: torch.dtype) -> int:
+    """What torch's settings let be rounded there: CONVOLUTIONS, PRODUCTS (of matrices), their sum or 0."""
+    if not on_gpu or dtype is not torch.float32:
+        return 0
+    return (CONVOLUTIONS if _convolutions_allow_tf32() else 0) + products_setting()
+
+
+def products_setting() -> int:
+    """PRODUCTS where torch's setting lets matrix products of float32 round to TF32, else 0."""
+    return PRODUCTS if _products_allow_tf32() else 0

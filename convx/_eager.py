@@ -23,7 +23,7 @@ from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from convx import _vmap, ops
-from convx._arguments import Four, Pair, allows_tf32, is_channels_last
+from convx._arguments import PRODUCTS, Four, Pair, is_channels_last, tf32_setting
 from convx._formulas import (
     Calls,
     Choice,
@@ -80,7 +80,7 @@ def is_plain(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 
 class _Conv2d(torch.autograd.Function):
-    """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm, allow_tf32."""
+    """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -111,7 +111,7 @@ class _Conv2d(torch.autograd.Function):
 
 
 class _InputGrad(torch.autograd.Function):
-    """Inputs: output_grad, weight, input_size, stride, padding, dilation, groups, algorithm, allow_tf32."""
+    """Inputs: output_grad, weight, input_size, stride, padding, dilation, groups, algorithm, tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -137,7 +137,7 @@ class _InputGrad(torch.autograd.Function):
 
 
 class _WeightGrad(torch.autograd.Function):
-    """Inputs: input, output_grad, weight_size, stride, padding, dilation, groups, algorithm, allow_tf32."""
+    """Inputs: input, output_grad, weight_size, stride, padding, dilation, groups, algorithm, tf32."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
@@ -247,18 +247,21 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
-    allow_tf32: bool | None = None,
+    tf32: int | None = None,
     packed: PackedFilters | None = None,
 ) -> Tensor:
     """The operator with its arguments already in its own form; the cheapest way that is right here.
 
-    allow_tf32: torch's setting where it is not given. packed: where the caller keeps its filters in the order
+    tf32: torch's setting (tf32_setting) where it is not given. Calls that are recorded outlive the setting of
+    matrix products: there it is taken as not exact. packed: where the caller keeps its filters in the order
     that kernels read.
     """
     geometry = (stride, padding, dilation, groups)
-    choice = (algorithm, allows_tf32(input.is_cuda, input.dtype) if allow_tf32 is None else allow_tf32)
+    if tf32 is None:
+        tf32 = tf32_setting(input.is_cuda, input.dtype)
     if _takes_registered_path(input, weight, bias):
-        return _conv2d(input, weight, bias, *geometry, activation, *choice)
+        return _conv2d(input, weight, bias, *geometry, activation, algorithm, tf32 | PRODUCTS)
+    choice = (algorithm, tf32)
     if autocast_active() and torch.is_autocast_enabled(input.device.type):
         dtype = torch.get_autocast_dtype(input.device.type)
         input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
@@ -288,14 +291,15 @@ def conv2d_input_grad(
     dilation: Pair,
     groups: int,
     algorithm: str,
-    allow_tf32: bool | None = None,
+    tf32: int | None = None,
 ) -> Tensor:
-    """allow_tf32: torch's setting where it is not given."""
-    if allow_tf32 is None:
-        allow_tf32 = allows_tf32(output_grad.is_cuda, output_grad.dtype)
-    rest = (input_size, stride, padding, dilation, groups, algorithm, allow_tf32)
+    """tf32: torch's setting where it is not given."""
+    if tf32 is None:
+        tf32 = tf32_setting(output_grad.is_cuda, output_grad.dtype)
+    geometry = (stride, padding, dilation, groups)
     if _takes_registered_path(output_grad, weight, None):
-        return _input_grad(output_grad, weight, *rest)
+        return _input_grad(output_grad, weight, input_size, *geometry, algorithm, tf32 | PRODUCTS)
+    rest = (input_size, *geometry, algorithm, tf32)
     if _is_transformed():
         return _transformed_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
     if _needs_grad(output_grad, weight):
@@ -313,14 +317,15 @@ def conv2d_weight_grad(
     dilation: Pair,
     groups: int,
     algorithm: str,
-    allow_tf32: bool | None = None,
+    tf32: int | None = None,
 ) -> Tensor:
-    """allow_tf32: torch's setting where it is not given."""
-    if allow_tf32 is None:
-        allow_tf32 = allows_tf32(input.is_cuda, input.dtype)
-    rest = (weight_size, stride, padding, dilation, groups, algorithm, allow_tf32)
+    """tf32: torch's setting where it is not given."""
+    if tf32 is None:
+        tf32 = tf32_setting(input.is_cuda, input.dtype)
+    geometry = (stride, padding, dilation, groups)
     if _takes_registered_path(input, output_grad, None):
-        return _weight_grad(input, output_grad, *rest)
+        return _weight_grad(input, output_grad, weight_size, *geometry, algorithm, tf32 | PRODUCTS)
+    rest = (weight_size, *geometry, algorithm, tf32)
     if _is_transformed():
         return _transformed_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
     if _needs_grad(input, output_grad):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from convx._arguments import Four, Pair, is_channels_last
+from convx._arguments import Four, Pair, is_channels_last, products_setting
 
 aten = torch.ops.aten
 
@@ -30,14 +30,15 @@ class Choice(NamedTuple):
     """How an operator is asked to compute: its last arguments."""
 
     algorithm: str
-    allow_tf32: bool
+    tf32: int
 
     def of_gradients(self) -> Choice:
         """What a gradient is asked for: the method, whose candidates ("depthwise/strip") are kernels of one
-        operation, and auto where the method does not have the gradient.
+        operation, and auto where the method does not have the gradient. Matrix products may have been let
+        round since.
         """
         method = self.algorithm.split("|", 1)[0].split("/", 1)[0]
-        return Choice(method if method == "auto" else f"{method}|auto", self.allow_tf32)
+        return Choice(method if method == "auto" else f"{method}|auto", self.tf32 | products_setting())
 
 
 class Calls(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from convx import _eager, _packed, _planning, ops
-from convx._arguments import allows_tf32, is_channels_last, padding_2d, pair
+from convx._arguments import is_channels_last, padding_2d, pair, tf32_setting
 
 
 class Kept(NamedTuple):
@@ -49,7 +49,7 @@ def conv2d(
         weight.device,
         bias is None,
         torch.get_num_threads(),
-        allows_tf32(input.is_cuda, input.dtype),
+        tf32_setting(input.is_cuda, input.dtype),
         *rest,
     )
     if kept is None or kept.generation != generation or kept.key != key:
@@ -88,5 +88,5 @@ def _arguments(
     except (IndexError, RuntimeError, TypeError, ValueError):
         return None  # the operator says what is wrong
     top, bottom, left, right = paddings
-    is_native = plan.method == "native" and (top, left) == (bottom, right)
+    is_native = (plan.method, plan.candidate) == ("native", "") and (top, left) == (bottom, right)
     return (strides, (top, left), dilations, groups) if is_native else None

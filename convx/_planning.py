@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from convx._arguments import DTYPES, Four, Pair, allows_tf32, is_channels_last
+from convx._arguments import CONVOLUTIONS, DTYPES, PRODUCTS, Four, Pair, is_channels_last, tf32_setting
 from convx._libraries import core as core
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
@@ -34,9 +34,10 @@ def problem(
     activation: str = "none",
     allow_tf32: bool = False,
     packs_each_call: bool = False,
+    exact_products: bool = False,
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
-    filters nobody keeps."""
+    filters nobody keeps. exact_products: torch's matrix products are known not to round to TF32."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
         raise ValueError(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
@@ -61,6 +62,7 @@ def problem(
         activation=activation if operation == "forward" else "none",
         allow_tf32=allow_tf32,
         packs_each_call=packs_each_call and operation == "forward",
+        exact_products=exact_products,
     )
 
 
@@ -78,6 +80,7 @@ def problem_of(
     packs_each_call: bool = False,
 ) -> Any:
     """The problem of a call with these 4D tensors on a _core.Device."""
+    setting = tf32_setting(where.backend != "cpu", input.dtype)
     return problem(
         operation,
         input.dtype,
@@ -90,8 +93,9 @@ def problem_of(
         groups,
         bias is not None,
         activation,
-        allows_tf32(where.backend != "cpu", input.dtype),
+        bool(setting & CONVOLUTIONS),
         packs_each_call,
+        not setting & PRODUCTS,
     )
 
 

@@ -47,12 +47,12 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
-    allow_tf32: bool = False,
+    tf32: int = 0,
     packed_weight: Tensor | None = None,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     input_dim, weight_dim, bias_dim = in_dims[:3]
-    rest = (activation, algorithm, allow_tf32)  # filters packed for one copy don't serve all
+    rest = (activation, algorithm, tf32)  # filters packed for one copy don't serve all
     if input_dim is not None and weight_dim is None and bias_dim is None:
         output = call(_into_batch(input, input_dim), weight, bias, stride, padding, dilation, groups, *rest)
         return output.unflatten(0, (copies, output.size(0) // copies)), 0
@@ -83,7 +83,7 @@ def conv2d_input_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    allow_tf32: bool = False,
+    tf32: int = 0,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     grad_dim, weight_dim = in_dims[:2]
@@ -91,7 +91,7 @@ def conv2d_input_grad(
     if weight_dim is None and grad_dim is not None:
         size = [batch * copies, channels, height, width]
         folded = _into_batch(output_grad, grad_dim)
-        result = call(folded, weight, size, stride, padding, dilation, groups, algorithm, allow_tf32)
+        result = call(folded, weight, size, stride, padding, dilation, groups, algorithm, tf32)
         return result.unflatten(0, (copies, batch)), 0
     result = call(
         _into_channels(output_grad, grad_dim, copies),
@@ -102,7 +102,7 @@ def conv2d_input_grad(
         dilation,
         groups * copies,
         algorithm,
-        allow_tf32,
+        tf32,
     )
     return result.unflatten(1, (copies, channels)), 1
 
@@ -119,7 +119,7 @@ def conv2d_weight_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    allow_tf32: bool = False,
+    tf32: int = 0,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     filters, *rest = weight_size
@@ -132,6 +132,6 @@ def conv2d_weight_grad(
         dilation,
         groups * copies,
         algorithm,
-        allow_tf32,
+        tf32,
     )
     return result.unflatten(0, (copies, filters)), 0

@@ -52,10 +52,10 @@ _calls = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
 
 
 def _save_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    input, weight, bias, stride, padding, dilation, groups, activation, algorithm, allow_tf32, _ = inputs
+    input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32, _ = inputs
     ctx.save_for_backward(input, weight, bias, output if activation in ("relu", "relu6") else None)
     ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
-    ctx.activation, ctx.choice = activation, Choice(algorithm, allow_tf32)
+    ctx.activation, ctx.choice = activation, Choice(algorithm, tf32)
 
 
 def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:

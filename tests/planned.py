@@ -19,7 +19,7 @@ def problem_of(
     channels_last: bool = False,
     allow_tf32: bool = False,
 ) -> Any:
-    """The planner's description of a case."""
+    """The planner's description of a case; torch's matrix products are exact where convolutions are."""
     return _planning.problem(
         operation,
         dtype,
@@ -33,6 +33,7 @@ def problem_of(
         case.bias,
         case.activation,
         allow_tf32,
+        exact_products=not allow_tf32,
     )
 
 
@@ -46,7 +47,7 @@ def plans_of(
     return plans
 
 
-def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: bool = False) -> Tensor:
+def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: int = 0) -> Tensor:
     """By the operators; forward with filters that are packed in the call and with kept ones, which agree."""
     geometry = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":

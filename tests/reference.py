@@ -96,6 +96,8 @@ class Dense(Case):
         return self.filters
 
     def terms(self, operation: str) -> int:
+        if operation == "weight_grad":
+            return super().terms(operation)
         channels = self.filters if operation == "input_grad" else self.channels
         return channels // self.groups * self.filter[0] * self.filter[1]
 

@@ -87,18 +87,18 @@ double ConvProblem::flops() const {
          static_cast<double>(in_channels_per_group() * filter_height * filter_width);
 }
 
-ConvProblem ConvProblem::with_kept_filters() const {
+ConvProblem ConvProblem::as_tuned() const {
   ConvProblem problem = *this;
-  problem.packs_each_call = false;
+  problem.packs_each_call = problem.exact_products = false;
   return problem;
 }
 
 bool ConvProblem::operator==(const ConvProblem& other) const {
   return operation == other.operation && dtype == other.dtype && layout == other.layout &&
          activation == other.activation && has_bias == other.has_bias && allow_tf32 == other.allow_tf32 &&
-         packs_each_call == other.packs_each_call && batch == other.batch &&
-         in_channels == other.in_channels && in_height == other.in_height && in_width == other.in_width &&
-         out_channels == other.out_channels && out_height == other.out_height &&
+         exact_products == other.exact_products && packs_each_call == other.packs_each_call &&
+         batch == other.batch && in_channels == other.in_channels && in_height == other.in_height &&
+         in_width == other.in_width && out_channels == other.out_channels && out_height == other.out_height &&
          out_width == other.out_width && filter_height == other.filter_height &&
          filter_width == other.filter_width && stride_h == other.stride_h && stride_w == other.stride_w &&
          padding_top == other.padding_top && padding_bottom == other.padding_bottom &&
@@ -110,7 +110,7 @@ size_t ConvProblem::hash() const {
   uint64_t state = static_cast<uint64_t>(operation) | static_cast<uint64_t>(dtype) << 8 |
                    static_cast<uint64_t>(layout) << 16 | static_cast<uint64_t>(activation) << 24 |
                    static_cast<uint64_t>(has_bias) << 32 | static_cast<uint64_t>(allow_tf32) << 33 |
-                   static_cast<uint64_t>(packs_each_call) << 34;
+                   static_cast<uint64_t>(packs_each_call) << 34 | static_cast<uint64_t>(exact_products) << 35;
   for (int64_t field :
        {batch, in_channels, in_height, in_width, out_channels, filter_height, filter_width, stride_h,
         stride_w, padding_top, padding_bottom, padding_left, padding_right, dilation_h, dilation_w, groups}) {

@@ -26,7 +26,8 @@ struct ConvProblem {
   Layout layout = Layout::nchw;
   Activation activation = Activation::none;
   bool has_bias = false;
-  bool allow_tf32 = false;  // float32 products may be rounded to TF32 before they are added
+  bool allow_tf32 = false;      // float32 products may be rounded to TF32 before they are added
+  bool exact_products = false;  // and torch's matrix products are known not to round them
   // Nobody keeps this forward call's filters in the order that a kernel reads: to pack them is part of it.
   bool packs_each_call = false;
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0;
@@ -50,8 +51,9 @@ struct ConvProblem {
   // counted as two operations each.
   double bytes() const;
   double flops() const;
-  // The same call where its filters are kept packed: tuning and generated kernels know no other.
-  ConvProblem with_kept_filters() const;
+  // The same call where its filters are kept packed, whatever torch does with matrix products: tuning and
+  // generated kernels know no other.
+  ConvProblem as_tuned() const;
   bool operator==(const ConvProblem& other) const;
   size_t hash() const;
 };

@@ -19,7 +19,8 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
                          int64_t batch, int64_t in_channels, int64_t in_height, int64_t in_width,
                          int64_t out_channels, int64_t filter_height, int64_t filter_width, Pair stride,
                          Padding padding, Pair dilation, int64_t groups, bool bias,
-                         const std::string& activation, bool allow_tf32, bool packs_each_call) {
+                         const std::string& activation, bool allow_tf32, bool packs_each_call,
+                         bool exact_products) {
   ConvProblem problem;
   problem.operation = parse_operation(operation);
   problem.dtype = parse_dtype(dtype);
@@ -28,6 +29,7 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   problem.has_bias = bias;
   problem.allow_tf32 = allow_tf32;
   problem.packs_each_call = packs_each_call;
+  problem.exact_products = exact_products;
   problem.batch = batch;
   problem.in_channels = in_channels;
   problem.in_height = in_height;
@@ -79,7 +81,8 @@ void bind_problem(py::module_& module) {
            py::arg("in_height"), py::arg("in_width"), py::arg("out_channels"), py::arg("filter_height"),
            py::arg("filter_width"), py::arg("stride") = Pair(1, 1), py::arg("padding") = Padding(0, 0, 0, 0),
            py::arg("dilation") = Pair(1, 1), py::arg("groups") = 1, py::arg("bias") = false,
-           py::arg("activation") = "none", py::arg("allow_tf32") = false, py::arg("packs_each_call") = false)
+           py::arg("activation") = "none", py::arg("allow_tf32") = false, py::arg("packs_each_call") = false,
+           py::arg("exact_products") = false)
       .def_property_readonly("operation", [](const ConvProblem& p) { return to_string(p.operation); })
       .def_property_readonly("dtype", [](const ConvProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("layout", [](const ConvProblem& p) { return to_string(p.layout); })
@@ -87,6 +90,7 @@ void bind_problem(py::module_& module) {
       .def_readonly("bias", &ConvProblem::has_bias)
       .def_readonly("allow_tf32", &ConvProblem::allow_tf32)
       .def_readonly("packs_each_call", &ConvProblem::packs_each_call)
+      .def_readonly("exact_products", &ConvProblem::exact_products)
       .def_readonly("batch", &ConvProblem::batch)
       .def_readonly("in_channels", &ConvProblem::in_channels)
       .def_readonly("in_height", &ConvProblem::in_height)

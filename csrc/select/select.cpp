@@ -76,9 +76,13 @@ Choice select_named(const ConvProblem& problem, const DeviceTraits& device, cons
                           "); what can run it: " + join(able_methods(problem, device)));
   }
   const std::vector<Plan> plans = method.candidates(problem, device);
+  // "native" is the plan that has no other name, of other methods the best.
+  const bool has_nameless =
+      std::any_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.candidate.empty(); });
   for (const Plan& plan : plans) {
-    const bool is_meant = name.has_tiling ? name_of(plan) == algorithm
-                                          : name.candidate.empty() || plan.candidate == name.candidate;
+    const bool is_meant = name.has_tiling
+                              ? name_of(plan) == algorithm
+                              : (name.candidate.empty() && !has_nameless) || plan.candidate == name.candidate;
     if (is_meant) return {plan, true, "named as algorithm '" + algorithm + "'"};
   }
   const std::vector<std::string> names = candidate_names(plans);

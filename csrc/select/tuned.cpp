@@ -57,7 +57,7 @@ std::optional<Tuned> find_tuned(const ConvProblem& problem, const DeviceTraits& 
   Table& all = table();
   if (all.generation == 0) return std::nullopt;
   const std::shared_lock<std::shared_mutex> lock(all.mutex);
-  const auto found = all.choices.find({problem.with_kept_filters(), tuning_key(device)});
+  const auto found = all.choices.find({problem.as_tuned(), tuning_key(device)});
   if (found == all.choices.end()) return std::nullopt;
   return found->second;
 }

@@ -99,7 +99,14 @@ ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, 
   problem.dilation_h = geometry.dilation[0];
   problem.dilation_w = geometry.dilation[1];
   problem.groups = geometry.groups;
-  problem.allow_tf32 = geometry.allow_tf32;
+  if (geometry.tf32 < 0 || geometry.tf32 > 3) {
+    throw InvalidArgument(
+        "tf32 must be 0 (nothing rounds to TF32), 1 (convolutions may), 2 (matrix products may) "
+        "or 3 (both), got " +
+        std::to_string(geometry.tf32));
+  }
+  problem.allow_tf32 = (geometry.tf32 & 1) != 0;
+  problem.exact_products = (geometry.tf32 & 2) == 0;
   validate_and_size(problem);
   if (weight[1] != problem.in_channels_per_group()) {
     throw InvalidArgument("weight must have input channels / groups = " + std::to_string(input[1]) + " / " +

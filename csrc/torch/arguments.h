@@ -15,7 +15,7 @@ struct Geometry {
   const std::vector<int64_t>& padding;   // top, bottom, left, right
   const std::vector<int64_t>& dilation;  // height, width
   int64_t groups;
-  bool allow_tf32;
+  int64_t tf32;  // as the schemas have it
 };
 
 // The fields that all operations share; input and weight by their sizes.

@@ -31,10 +31,10 @@ ConvProblem forward_problem(const TensorView& input, const TensorView& weight,
 Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
               const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
               const std::vector<int64_t>& dilation, int64_t groups, const std::string& activation,
-              const std::string& algorithm, bool allow_tf32, const std::optional<Tensor>& packed_weight) {
+              const std::string& algorithm, int64_t tf32, const std::optional<Tensor>& packed_weight) {
   const TensorView input_view(input), weight_view(weight);
-  ConvProblem problem = forward_problem(input_view, weight_view, bias,
-                                        {stride, padding, dilation, groups, allow_tf32}, activation);
+  ConvProblem problem =
+      forward_problem(input_view, weight_view, bias, {stride, padding, dilation, groups, tf32}, activation);
   problem.packs_each_call = !packed_weight.has_value();
   const Sizes sizes = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
   if (problem.batch == 0) {
@@ -48,7 +48,9 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
   if (bias.has_value()) {
     dense_bias = TensorView(*bias).is_contiguous() ? *bias : torch::stable::contiguous(*bias);
   }
-  if (plan->method == &native::method) return native_forward(problem, dense_input, weight, dense_bias);
+  if (plan->method == &native::method) {
+    return native_forward(*plan, problem, dense_input, weight, dense_bias);
+  }
 
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor output = allocate(sizes, problem.layout, input_view);
@@ -69,10 +71,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
 Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                           const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
                           const std::vector<int64_t>& dilation, int64_t groups, const std::string& activation,
-                          const std::string& algorithm, bool allow_tf32) {
+                          const std::string& algorithm, int64_t tf32) {
   const TensorView input_view(input), weight_view(weight);
-  const ConvProblem problem = forward_problem(input_view, weight_view, bias,
-                                              {stride, padding, dilation, groups, allow_tf32}, activation);
+  const ConvProblem problem =
+      forward_problem(input_view, weight_view, bias, {stride, padding, dilation, groups, tf32}, activation);
   if (problem.batch == 0) {
     check_algorithm(algorithm);
     return allocate_bytes(0, input_view);

@@ -12,7 +12,7 @@ namespace {
 Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
                          const std::vector<int64_t>& input_size, const std::vector<int64_t>& stride,
                          const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation,
-                         int64_t groups, const std::string& algorithm, bool allow_tf32) {
+                         int64_t groups, const std::string& algorithm, int64_t tf32) {
   const TensorView grad_view(output_grad), weight_view(weight);
   require_image("output_grad", grad_view);
   require_image("weight", weight_view);
@@ -21,7 +21,7 @@ Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
   const Sizes sizes = sizes_argument("input_size", input_size);
   const ConvProblem problem =
       describe_problem(Operation::input_grad, grad_view.dtype, layout, sizes, sizes_of(weight_view),
-                       {stride, padding, dilation, groups, allow_tf32});
+                       {stride, padding, dilation, groups, tf32});
   require_output_shape("output_grad", grad_view, problem);
   if (problem.batch == 0) {
     check_algorithm(algorithm);
@@ -30,7 +30,7 @@ Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
   const DeviceScope scope(grad_view.device_index);
   const auto plan = plan_for(problem, device_traits(grad_view.device_index), algorithm);
   const Tensor dense_grad = dense(output_grad, grad_view, layout);
-  if (plan->method == &native::method) return native_input_grad(problem, dense_grad, weight);
+  if (plan->method == &native::method) return native_input_grad(*plan, problem, dense_grad, weight);
 
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor input_grad = allocate(sizes, layout, grad_view);

@@ -12,7 +12,7 @@ namespace {
 Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
                           const std::vector<int64_t>& weight_size, const std::vector<int64_t>& stride,
                           const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation,
-                          int64_t groups, const std::string& algorithm, bool allow_tf32) {
+                          int64_t groups, const std::string& algorithm, int64_t tf32) {
   const TensorView input_view(input), grad_view(output_grad);
   require_image("input", input_view);
   require_image("output_grad", grad_view);
@@ -21,7 +21,7 @@ Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
   const Sizes sizes = sizes_argument("weight_size", weight_size);
   const ConvProblem problem =
       describe_problem(Operation::weight_grad, input_view.dtype, layout, sizes_of(input_view), sizes,
-                       {stride, padding, dilation, groups, allow_tf32});
+                       {stride, padding, dilation, groups, tf32});
   require_output_shape("output_grad", grad_view, problem);
   const DeviceScope scope(input_view.device_index);
   if (problem.batch == 0) {  // a sum over nothing
@@ -32,7 +32,9 @@ Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
   const Tensor dense_input = dense(input, input_view, layout);
   const Tensor dense_grad = dense(output_grad, grad_view, layout);
-  if (plan->method == &native::method) return native_weight_grad(problem, dense_input, dense_grad);
+  if (plan->method == &native::method) {
+    return native_weight_grad(*plan, problem, dense_input, dense_grad);
+  }
 
   Tensor weight_grad = allocate(sizes, Layout::nchw, input_view);
   Pointers pointers;

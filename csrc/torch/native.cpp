@@ -1,21 +1,14 @@
 #include "torch/native.h"
 
+#include "methods/native/native.h"
+#include "torch/dispatch.h"
+#include "torch/native_products.h"
+
 namespace convx {
 namespace {
 
 using torch::headeronly::HeaderOnlyArrayRef;
 using torch::headeronly::IntHeaderOnlyArrayRef;
-using torch::stable::detail::from;
-using torch::stable::detail::to;
-using Pair = std::array<int64_t, 2>;
-
-void call(const char* name, StableIValue* stack) {
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", stack, TORCH_ABI_VERSION));
-}
-
-StableIValue list(const Pair& values) {
-  return from(IntHeaderOnlyArrayRef(values.data(), values.size()));
-}
 
 // Torch's convolution pads both sides alike: what one side has more is put into the input beforehand.
 bool is_symmetric(const ConvProblem& problem) {
@@ -47,20 +40,20 @@ Tensor activate(Activation activation, Tensor tensor) {
     case Activation::none:
       break;
     case Activation::relu:
-      call("aten::relu", stack);
+      call("aten::relu", "", stack);
       break;
     case Activation::relu6:
-      call("aten::relu6", stack);
+      call("aten::relu6", "", stack);
       break;
     case Activation::silu:
-      call("aten::silu", stack);
+      call("aten::silu", "", stack);
       break;
     case Activation::hardswish:
-      call("aten::hardswish", stack);
+      call("aten::hardswish", "", stack);
       break;
     case Activation::gelu:
       stack[1] = from(std::string("none"));
-      call("aten::gelu", stack);
+      call("aten::gelu", "", stack);
       break;
   }
   return to<Tensor>(stack[0]);
@@ -82,15 +75,19 @@ Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Ten
                             list({0, 0}),
                             from(problem.groups),
                             from(HeaderOnlyArrayRef<bool>(mask, 3))};
-  call("aten::convolution_backward", stack);
+  call("aten::convolution_backward", "", stack);
   const Tensor gradients[3] = {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
   return gradients[wanted];
 }
 
 }  // namespace
 
-Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Tensor& weight,
+Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                       const std::optional<Tensor>& bias) {
+  if (plan.kernel != native::kConvolution) {
+    const Tensor sums = product_forward(plan.kernel, problem, input, in_nchw(weight), bias);
+    return canonical(activate(problem.activation, sums), problem.layout);
+  }
   const bool transposed = false;
   StableIValue stack[9] = {from(pad(problem, input)),
                            from(filters(problem, weight)),
@@ -101,11 +98,15 @@ Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Ten
                            from(transposed),
                            list({0, 0}),
                            from(problem.groups)};
-  call("aten::convolution", stack);
+  call("aten::convolution", "", stack);
   return canonical(activate(problem.activation, to<Tensor>(stack[0])), problem.layout);
 }
 
-Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, const Tensor& weight) {
+Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,
+                         const Tensor& weight) {
+  if (plan.kernel != native::kConvolution) {
+    return canonical(product_input_grad(plan.kernel, problem, output_grad, in_nchw(weight)), problem.layout);
+  }
   // The gradient depends on the input's sizes alone; its values are never read.
   Sizes sizes = {problem.batch, problem.in_channels, problem.in_height, problem.in_width};
   if (!is_symmetric(problem)) {
@@ -121,7 +122,11 @@ Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, 
   return canonical(gradient, problem.layout);
 }
 
-Tensor native_weight_grad(const ConvProblem& problem, const Tensor& input, const Tensor& output_grad) {
+Tensor native_weight_grad(const Plan& plan, const ConvProblem& problem, const Tensor& input,
+                          const Tensor& output_grad) {
+  if (plan.kernel != native::kConvolution) {
+    return canonical(product_weight_grad(plan.kernel, problem, input, output_grad), Layout::nchw);
+  }
   const Sizes sizes = {problem.out_channels, problem.in_channels_per_group(), problem.filter_height,
                        problem.filter_width};
   const Tensor weight = allocate(sizes, Layout::nchw, TensorView(input));

@@ -1,15 +1,17 @@
-// The native method: torch's own convolution, called through its dispatcher.
+// The native method: torch's own operators, called through its dispatcher.
 #pragma once
 #include <optional>
 
-#include "problem/problem.h"
+#include "select/method.h"
 #include "torch/tensor.h"
 
 namespace convx {
 
-Tensor native_forward(const ConvProblem& problem, const Tensor& input, const Tensor& weight,
+Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                       const std::optional<Tensor>& bias);
-Tensor native_input_grad(const ConvProblem& problem, const Tensor& output_grad, const Tensor& weight);
-Tensor native_weight_grad(const ConvProblem& problem, const Tensor& input, const Tensor& output_grad);
+Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,
+                         const Tensor& weight);
+Tensor native_weight_grad(const Plan& plan, const ConvProblem& problem, const Tensor& input,
+                          const Tensor& output_grad);
 
 }  // namespace convx

@@ -43,6 +43,9 @@ Layout layout_of(const TensorView& view);
 
 // The tensor itself where it is dense in the layout and aligned for vector loads, else a copy that is.
 Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout);
+inline Tensor in_nchw(const Tensor& tensor) {
+  return dense(tensor, TensorView(tensor), Layout::nchw);
+}
 // As allocate would have made it: dense in the layout, with its strides in dimensions of size 1 too.
 Tensor canonical(const Tensor& tensor, Layout layout);
 

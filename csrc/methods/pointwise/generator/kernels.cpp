@@ -49,7 +49,7 @@ std::vector<std::shared_ptr<const CompiledKernel>> kernels_for(const ConvProblem
   Table& all = table();
   const std::shared_lock<std::shared_mutex> lock(all.mutex);
   std::vector<std::shared_ptr<const CompiledKernel>> found;
-  const auto kernels = all.kernels.find(problem.with_kept_filters());
+  const auto kernels = all.kernels.find(problem.as_tuned());
   if (kernels == all.kernels.end()) return found;
   for (const auto& kernel : kernels->second) {
     if (kernel->architecture == architecture) found.push_back(kernel);
