@@ -11,11 +11,14 @@ from planned import plans_of, problem_of, result_of
 from reference import ACTIVATIONS, DTYPES, OPERATIONS, Dense, assert_agrees, make, reference, torch_result
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from tuned import own_folder, record
 
 import convx
 from convx import _eager, _planning, ops
 from convx._arguments import CONVOLUTIONS, PRODUCTS, is_channels_last, tf32_setting
+from convx.tune import records
 
+__all__ = ["own_folder"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 ONE_TAP = {"filter": (1, 1), "padding": (0, 0, 0, 0)}
 CASES = [
@@ -117,6 +120,25 @@ def test_unmeasured_products_are_not_ahead() -> None:
         for case in CASES:
             plans = forms(case, device=device)
             assert all(plans["native"].predicted_us <= plan.predicted_us for plan in plans.values())
+
+
+def test_the_columns_are_told() -> None:
+    assert [plan.workspace_bytes for plan in forms(CASES[0]).values()] == [0, 0, 0]
+    strided = forms(CASES[6])
+    assert strided["native/im2col"].workspace_bytes == 5 * 9 * 6 * 10 * 4
+    assert strided["native"].workspace_bytes == 0
+
+
+def test_a_tuned_product_is_taken_while_it_may_be() -> None:
+    case = CASES[0]
+    core, here = _planning.core(), _planning.device("cpu")
+    for name in ("native/matmul", "native/im2col"):
+        records.remember(record(problem_of(case), name))
+        plan = core.select(problem_of(case), here, "auto").plan
+        assert (plan.name, plan.source) == (name, "tuned")
+        biased = case.with_(bias=True)
+        records.remember(record(problem_of(biased), "native/matmul"))
+        assert core.select(problem_of(biased), here, "auto").plan.source != "tuned"
 
 
 def test_products_that_round_are_left_out() -> None:

@@ -236,5 +236,5 @@ def _verdict(layers: list[Row], rows: Rows, own: str, on_gpu: bool) -> str:
     found = ratios((row.cudnn, row.form("cuconv/*", "hntmp/*")) for row in single)
     if found:
         won = percent(sum(each > 1 for each in found), len(found))
-        text.append(f"- HNTMP or cuConv is faster than {own} on {won} of all layers at one image.")
+        text.append(f"- HNTMP or cuConv is faster than {own} on {won} of the suite's layers at one image.")
     return "\n".join(text)

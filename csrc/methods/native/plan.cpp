@@ -199,6 +199,13 @@ Support supports_matmul(const ConvProblem& p, const DeviceTraits& device) {
   return Support::yes();
 }
 
+// What torch unfolds the image into; nothing where the image has that form already.
+int64_t column_bytes(const ConvProblem& p) {
+  const int64_t taps = p.filter_height * p.filter_width;
+  if (taps == 1 && p.out_height == p.in_height && p.out_width == p.in_width) return 0;
+  return p.in_channels * taps * p.out_height * p.out_width * element_size(p.dtype);
+}
+
 struct Form {
   const char* candidate;
   Kernel kernel;
@@ -232,6 +239,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
     other.method = &method;
     other.candidate = form.candidate;
     other.kernel = form.kernel;
+    if (form.kernel == kIm2col) other.workspace_bytes = column_bytes(problem);
     take_time(other, plan, problem, device);
     plans.push_back(std::move(other));
   }
