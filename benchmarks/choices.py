@@ -39,7 +39,7 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
     """Times on the wanted layers. Native has those of torch's convolution in the same layout on GPUs, and
     where it was not measured itself; its product those of torch's on GPUs where it was not."""
     torchs: dict[Problem, float] = {}
-    products: dict[Problem, float] = {}
+    products: dict[Problem, set[float]] = {}
     samples: dict[Problem, dict[str, list[float]]] = {}
     for record in records:
         if "shape" not in record or not wanted(Shape(**record["shape"])) or (on_gpu and record["warm"]):
@@ -49,9 +49,9 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
         if record["chosen_by"] == "auto" and "torch" in record["peers_us"]:
             torchs[problem_of(record)] = record["peers_us"]["torch"]
         if on_gpu and "matmul" in record["peers_us"]:
-            products[problem_of(record)] = record["peers_us"]["matmul"]
-    for problem, us in products.items():
-        samples[problem].setdefault("native/matmul", [us])
+            products.setdefault(problem_of(record), set()).add(record["peers_us"]["matmul"])
+    for problem, several in products.items():
+        samples[problem].setdefault("native/matmul", sorted(several))
     for problem, us in torchs.items():
         if on_gpu or "native" not in samples[problem]:
             samples[problem].setdefault("native", []).append(us)

@@ -208,6 +208,16 @@ def test_times_are_taken_from_records() -> None:
     assert choices.measured_times(records(), True, choices.is_dense) == {}
 
 
+def test_torchs_product_has_the_time_of_the_peer_where_it_was_not_measured() -> None:
+    rows = [each | {"peers_us": {"torch": 9.0, "matmul": us}} for us, each in enumerate(records()[:2], 4)]
+    (measured,) = depthwise_times(rows).values()
+    assert measured["native/matmul"] == pytest.approx(20**0.5)
+    (measured,) = depthwise_times([*rows, rows[0] | {"method": "native/matmul", "convx_us": 3.0}]).values()
+    assert measured["native/matmul"] == pytest.approx(3)
+    (measured,) = depthwise_times(rows, on_gpu=False).values()
+    assert "native/matmul" not in measured
+
+
 def samples(some: Times, smoothing: float) -> Iterable[tuple[str, Samples]]:
     return ((series.algorithm, each) for series, each in fit_depthwise.samples_of(some, smoothing).items())
 

@@ -62,12 +62,17 @@ def test_takes_the_time_of_the_kernel_in_the_same_run(
     ]
 
 
-def test_native_has_torchs_own_time_and_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rechoose, "plan_of", lambda problem, device: "native")
+@pytest.mark.parametrize(("method", "us"), [("native", 9.0), ("native/matmul", 8.0)])
+def test_native_has_torchs_own_time_and_error(
+    method: str, us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rechoose, "plan_of", lambda problem, device: method)
     found = results(record(TAKEN, "auto", 7.0))
     assert rechoose.rechoose(found) == (1, 0)
     row = auto(found)
-    assert (row["method"], row["convx_us"], row["error"], row["error_ratio"]) == ("native", 9.0, 2e-7, 1.0)
+    assert (row["method"], row["convx_us"], row["error"], row["error_ratio"]) == (method, us, 2e-7, 1.0)
+    gradient = results(record(TAKEN, "auto", 7.0, peers_us={}))
+    assert rechoose.rechoose(gradient) == (0, 1)
 
 
 def test_what_was_not_timed_or_is_the_same_stays() -> None:
