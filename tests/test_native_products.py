@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from planned import plans_of, problem_of, result_of
+from processes import run_python
 from reference import ACTIVATIONS, DTYPES, OPERATIONS, Dense, assert_agrees, make, reference, torch_result
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -167,6 +168,26 @@ def test_torchs_settings_are_read() -> None:
             wanted = convolutions * CONVOLUTIONS + products * PRODUCTS
             assert tf32_setting(True, torch.float32) == wanted
             assert tf32_setting(True, torch.bfloat16) == tf32_setting(False, torch.float32) == 0
+
+
+# In a process of its own: once the newer setting was used, torch refuses the older one.
+NEWER_SETTING = """
+import torch
+from convx._arguments import tf32_setting
+
+seen = []
+for products in ("tf32", "ieee"):
+    torch.backends.cuda.matmul.fp32_precision = products
+    for convolutions in ("tf32", "ieee"):
+        torch.backends.cudnn.conv.fp32_precision = convolutions
+        seen.append(tf32_setting(True, torch.float32))
+print(seen)
+"""
+
+
+def test_torchs_newer_settings_are_read() -> None:
+    shown = run_python(NEWER_SETTING)
+    assert shown.stdout.strip() == "[3, 2, 1, 0]", shown.stderr
 
 
 @pytest.mark.parametrize("device", DEVICES)
