@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+from convx._arguments import PRODUCTS
+
 Dimensions = Sequence[int | None]
 
 
@@ -47,7 +49,7 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
-    tf32: int = 0,
+    tf32: int = PRODUCTS,
     packed_weight: Tensor | None = None,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
@@ -83,7 +85,7 @@ def conv2d_input_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    tf32: int = 0,
+    tf32: int = PRODUCTS,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     grad_dim, weight_dim = in_dims[:2]
@@ -119,7 +121,7 @@ def conv2d_weight_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    tf32: int = 0,
+    tf32: int = PRODUCTS,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     filters, *rest = weight_size

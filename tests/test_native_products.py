@@ -233,7 +233,10 @@ class _Recorded(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "convx":
-            self.settings.append(next(each for each in reversed(args) if isinstance(each, int)))
+            # Arguments that have their defaults are left out.
+            names = [each.name for each in func._schema.arguments]
+            given = dict(zip(names, args, strict=False))
+            self.settings.append(given.get("tf32", PRODUCTS))
         return func(*args, **(kwargs or {}))
 
 
@@ -279,6 +282,13 @@ def test_gradients_ask_for_the_setting_of_their_time() -> None:
     assert seen == [PRODUCTS]
 
 
+def test_operators_take_products_as_not_exact_where_nobody_says() -> None:
+    for name in ("conv2d", "pack_weight", "conv2d_input_grad", "conv2d_weight_grad"):
+        schema = getattr(torch.ops.convx, name).default._schema
+        (given,) = [each.default_value for each in schema.arguments if each.name == "tf32"]
+        assert given == PRODUCTS
+
+
 @pytest.mark.gpu
 def test_exact_float32_stays_exact_under_either_setting() -> None:
     """On a layer whose gradients auto takes from matrix products."""
@@ -304,7 +314,7 @@ def test_a_cuda_graph_takes_them() -> None:
     geometry = (case.stride, case.padding, case.dilation, case.group_count)
 
     def call() -> Tensor:
-        return ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "native/im2col")
+        return ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "native/im2col", 0)
 
     expected = call()
     graph = torch.cuda.CUDAGraph()
