@@ -13,7 +13,6 @@ import convx.functional
 from benchmarks import cudnn
 from benchmarks.operands import Pair
 from benchmarks.suites import DTYPES, LAYOUTS, Problem
-from convx._arguments import CONVOLUTIONS, PRODUCTS
 from convx.functional import PackedFilters
 
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -74,7 +73,7 @@ class _KeepingPacked:
             shape.groups,
             "none",
             algorithm,
-            (CONVOLUTIONS | PRODUCTS) if problem.tf32 else 0,
+            problem.tf32_setting,
         )
         self._packed: Tensor | None = None
 

@@ -60,6 +60,5 @@ def core_problem(problem: Problem) -> Any:
         (shape.padding,) * 4,
         (1, 1),
         shape.groups,
-        allow_tf32=problem.tf32,
-        exact_products=not problem.tf32,
+        tf32=problem.tf32_setting,
     )

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from benchmarks import layers
+from convx._arguments import CONVOLUTIONS, PRODUCTS
 
 OPERATIONS = ("forward", "input_grad", "weight_grad")
 LAYOUTS = ("nchw", "channels_last")
@@ -71,6 +72,11 @@ class Problem:
     @property
     def shape(self) -> Shape:
         return self.case.shape
+
+    @property
+    def tf32_setting(self) -> int:
+        """As convx's operators take it: convolutions and matrix products alike."""
+        return CONVOLUTIONS + PRODUCTS if self.tf32 else 0
 
     @property
     def element_size(self) -> int:

@@ -12,16 +12,7 @@ from torch.nn import Module
 from torch.nn.modules.conv import _ConvNd
 
 from convx import _planning
-from convx._arguments import (
-    CONVOLUTIONS,
-    PRODUCTS,
-    is_channels_last,
-    padding_1d,
-    padding_2d,
-    pair,
-    single,
-    tf32_setting,
-)
+from convx._arguments import is_channels_last, padding_1d, padding_2d, pair, single, tf32_setting
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,6 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
     if layer.padding_mode != "zeros":  # torch pads first with values
         height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
         size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
-    tf32 = tf32_setting(call.device.type == "cuda", call.dtype)
     return _planning.problem(
         operation,
         call.dtype,
@@ -124,6 +114,5 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
         layer.groups,
         layer.bias is not None,
         getattr(layer, "activation", "none"),
-        bool(tf32 & CONVOLUTIONS),
-        exact_products=not tf32 & PRODUCTS,
+        tf32_setting(call.device.type == "cuda", call.dtype),
     )

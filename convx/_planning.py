@@ -32,12 +32,11 @@ def problem(
     groups: int,
     bias: bool = False,
     activation: str = "none",
-    allow_tf32: bool = False,
+    tf32: int = PRODUCTS,
     packs_each_call: bool = False,
-    exact_products: bool = False,
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
-    filters nobody keeps. exact_products: torch's matrix products are known not to round to TF32."""
+    filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
         raise ValueError(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
@@ -60,9 +59,9 @@ def problem(
         groups=groups,
         bias=bias and operation == "forward",
         activation=activation if operation == "forward" else "none",
-        allow_tf32=allow_tf32,
+        allow_tf32=bool(tf32 & CONVOLUTIONS),
         packs_each_call=packs_each_call and operation == "forward",
-        exact_products=exact_products,
+        exact_products=not tf32 & PRODUCTS,
     )
 
 
@@ -80,7 +79,6 @@ def problem_of(
     packs_each_call: bool = False,
 ) -> Any:
     """The problem of a call with these 4D tensors on a _core.Device."""
-    setting = tf32_setting(where.backend != "cpu", input.dtype)
     return problem(
         operation,
         input.dtype,
@@ -93,9 +91,8 @@ def problem_of(
         groups,
         bias is not None,
         activation,
-        bool(setting & CONVOLUTIONS),
+        tf32_setting(where.backend != "cpu", input.dtype),
         packs_each_call,
-        not setting & PRODUCTS,
     )
 
 

@@ -9,7 +9,7 @@ from reference import Case, Tensors
 from torch import Tensor
 
 from convx import _planning, ops
-from convx._arguments import is_channels_last
+from convx._arguments import CONVOLUTIONS, PRODUCTS, is_channels_last
 
 
 def problem_of(
@@ -32,8 +32,7 @@ def problem_of(
         case.group_count,
         case.bias,
         case.activation,
-        allow_tf32,
-        exact_products=not allow_tf32,
+        CONVOLUTIONS + PRODUCTS if allow_tf32 else 0,
     )
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from convx import ops
-from convx._arguments import CONVOLUTIONS, PRODUCTS
 from convx.tune.profiler import Call
 
 _DTYPES = {
@@ -27,7 +26,6 @@ class Operands:
 
     def __init__(self, problem: Any, device: torch.device) -> None:
         self.problem = problem
-        self._tf32 = problem.allow_tf32 * CONVOLUTIONS + (not problem.exact_products) * PRODUCTS
         cache = _cache_bytes(device)
         wanted = 1 + math.ceil(2 * cache / problem.bytes)
         self.sets = max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // problem.bytes)))
@@ -59,7 +57,7 @@ class Operands:
         geometry = (list(p.stride), list(p.padding), list(p.dilation), p.groups)
         if p.operation == "input_grad":
             return lambda index: ops.conv2d_input_grad(
-                self.output_grads[index], self.weight, self.input_size, *geometry, algorithm, self._tf32
+                self.output_grads[index], self.weight, self.input_size, *geometry, algorithm, p.tf32
             )
         if p.operation == "weight_grad":
             return lambda index: ops.conv2d_weight_grad(
@@ -68,9 +66,9 @@ class Operands:
                 self.weight_size,
                 *geometry,
                 algorithm,
-                self._tf32,
+                p.tf32,
             )
-        rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, self._tf32)
+        rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.tf32)
         packed: Tensor | None = ops.pack_weight(self.inputs[0], *rest)
         if packed is not None and packed.numel() == 0:
             packed = None

@@ -91,6 +91,8 @@ void bind_problem(py::module_& module) {
       .def_readonly("allow_tf32", &ConvProblem::allow_tf32)
       .def_readonly("packs_each_call", &ConvProblem::packs_each_call)
       .def_readonly("exact_products", &ConvProblem::exact_products)
+      .def_property_readonly("tf32",
+                             [](const ConvProblem& p) { return p.allow_tf32 + 2 * !p.exact_products; })
       .def_readonly("batch", &ConvProblem::batch)
       .def_readonly("in_channels", &ConvProblem::in_channels)
       .def_readonly("in_height", &ConvProblem::in_height)

@@ -60,14 +60,12 @@ Tensor map_channels(const ConvProblem& p, const Tensor& factor, bool transpose, 
 Tensor im2col_backward(const ConvProblem& p, const Tensor& output_grad, const Tensor& input,
                        const Tensor& weight, size_t wanted) {
   const bool mask[3] = {wanted == 0, wanted == 1, false};
-  const Pair filter = {p.filter_height, p.filter_width}, stride = {p.stride_h, p.stride_w},
-             padding = {p.padding_top, p.padding_left};
   StableIValue stack[7] = {from(output_grad),
                            from(input),
                            from(weight),
-                           list(filter),
-                           list(stride),
-                           list(padding),
+                           list({p.filter_height, p.filter_width}),
+                           list({p.stride_h, p.stride_w}),
+                           list({p.padding_top, p.padding_left}),
                            from(HeaderOnlyArrayRef<bool>(mask, 3))};
   call("aten::_slow_conv2d_backward", "output_mask", stack);
   const Tensor gradients[3] = {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
@@ -81,10 +79,12 @@ Tensor product_forward(int kernel, const ConvProblem& p, const Tensor& input, co
   if (kernel == native::kMatmul) {
     return map_channels(p, weight, false, input, p.in_channels, p.out_channels);
   }
-  const Pair filter = {p.filter_height, p.filter_width}, stride = {p.stride_h, p.stride_w},
-             padding = {p.padding_top, p.padding_left};
-  StableIValue stack[6] = {from(in_nchw(input)), from(weight), list(filter),
-                           from(bias),           list(stride), list(padding)};
+  StableIValue stack[6] = {from(in_nchw(input)),
+                           from(weight),
+                           list({p.filter_height, p.filter_width}),
+                           from(bias),
+                           list({p.stride_h, p.stride_w}),
+                           list({p.padding_top, p.padding_left})};
   call("aten::_slow_conv2d_forward", "", stack);
   return to<Tensor>(stack[0]);
 }

@@ -25,8 +25,8 @@ constexpr double kLaunch_us = 1.0, kFirstData_us = 1.1;
 namespace convx::cuconv::tile {
 
 // Without the sum of planes. Fitted to 12300 times of 150 layers at batch 1, 8 and 32 in exact float32 on an
-// H200: the fused tile of least cost takes 1.02, 1.07 and 1.07 times as long as the fastest of some 30 in the
-// mean, the split one 1.05.
+// H200: the fused tile of least cost takes 1.02, 1.08 and 1.06 times as long as the fastest of some 30 in the
+// mean, the split one 1.06, 1.05 and 1.04.
 inline double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                            const Shape& shape, const Tiling& t, const Geometry& g) {
   const Clock clock = Clock::of(device);
