@@ -56,7 +56,7 @@ def _contenders(needs_grad: bool, device: torch.device) -> list[Contender]:
     contenders: list[Contender] = [
         ("convx", lambda: conv2d(x, w, padding=1, groups=groups)),
         ("torch", lambda: torch.nn.functional.conv2d(x, w, padding=1, groups=groups)),
-        ("operator", lambda: bare(x, w, None, step, sides, step, groups, "none", "auto")),
+        ("operator", lambda: bare(x, w, None, step, sides, step, groups, "none", "auto", 0)),
     ]
     if device.type == "cuda":
         # The scale: what this processor takes for the same call without a GPU.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx._arguments import ACTIVATIONS, DTYPES, PRODUCTS, is_channels_last
+from convx._arguments import ACTIVATIONS, DTYPES, is_channels_last
 
 
 def _check(condition: Any, message: str) -> None:
@@ -144,7 +144,7 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
     packed_weight: Tensor | None = None,
 ) -> Tensor:
     _check_image("input", input)
@@ -172,7 +172,7 @@ def conv2d_input_grad(
     dilation: Sequence[int],
     groups: int,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
 ) -> Tensor:
     _check_image("output_grad", output_grad)
     _check_image("weight", weight)
@@ -193,7 +193,7 @@ def conv2d_weight_grad(
     dilation: Sequence[int],
     groups: int,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
 ) -> Tensor:
     _check_image("input", input)
     _check_image("output_grad", output_grad)
@@ -215,9 +215,9 @@ def pack_weight(
     groups: int,
     activation: str,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
 ) -> Tensor:
     """How many bytes there are is the plan's to know."""
-    conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
+    conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32)
     count = torch.library.get_ctx().new_dynamic_size()
     return input.new_empty(count, dtype=torch.uint8)

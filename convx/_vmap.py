@@ -10,8 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from convx._arguments import PRODUCTS
-
 Dimensions = Sequence[int | None]
 
 
@@ -49,7 +47,7 @@ def conv2d(
     groups: int,
     activation: str,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
     packed_weight: Tensor | None = None,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
@@ -85,7 +83,7 @@ def conv2d_input_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     grad_dim, weight_dim = in_dims[:2]
@@ -121,7 +119,7 @@ def conv2d_weight_grad(
     dilation: list[int],
     groups: int,
     algorithm: str,
-    tf32: int = PRODUCTS,
+    tf32: int,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     filters, *rest = weight_size

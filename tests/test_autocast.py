@@ -24,7 +24,7 @@ def tensors(dtype: torch.dtype, device: str) -> list[Tensor]:
 
 
 def raw(*given: Tensor) -> Tensor:
-    return torch.ops.convx.conv2d.default(*given, *GEOMETRY, "none", "auto")
+    return torch.ops.convx.conv2d.default(*given, *GEOMETRY, "none", "auto", 0)
 
 
 def functional(*given: Tensor) -> Tensor:

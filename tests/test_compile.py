@@ -63,6 +63,7 @@ def test_dynamic_sizes_do_not_recompile() -> None:
 
 
 @pytest.mark.slow
+@torch.compiler.config.patch(force_disable_caches=True)  # not what another checkout has compiled
 def test_inductor() -> None:
     torch._dynamo.reset()
     module, input = Net(), torch.randn(2, 4, 9, 8)

@@ -56,9 +56,9 @@ STRIDED = [
 def result_of(operation: str, case: Dense, tensors: Tensors) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
-        return ops.conv2d(tensors.input, tensors.weight, tensors.bias, *rest, case.activation, "cuconv")
+        return ops.conv2d(tensors.input, tensors.weight, tensors.bias, *rest, case.activation, "cuconv", 0)
     size = list(tensors.input.shape)
-    return ops.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *rest, "cuconv")
+    return ops.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *rest, "cuconv", 0)
 
 
 def check(operation: str, case: Dense, dtype: torch.dtype) -> None:

@@ -84,13 +84,13 @@ def operation_result(operation: str, case: Case, tensors: Tensors, algorithm: st
     operators = torch.ops.convx
     if operation == "forward":
         return operators.conv2d(
-            tensors.input, tensors.weight, tensors.bias, *geometry, case.activation, algorithm
+            tensors.input, tensors.weight, tensors.bias, *geometry, case.activation, algorithm, 0
         )
     if operation == "input_grad":
         size = list(tensors.input.shape)
-        return operators.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *geometry, algorithm)
+        return operators.conv2d_input_grad(tensors.output_grad, tensors.weight, size, *geometry, algorithm, 0)
     size = list(tensors.weight.shape)
-    return operators.conv2d_weight_grad(tensors.input, tensors.output_grad, size, *geometry, algorithm)
+    return operators.conv2d_weight_grad(tensors.input, tensors.output_grad, size, *geometry, algorithm, 0)
 
 
 def algorithms(operation: str, case: Case, tensors: Tensors) -> list[str]:

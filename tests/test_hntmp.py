@@ -57,9 +57,9 @@ STRIDED = [
 def result_of(operation: str, case: Dense, t: Tensors, packed: Tensor | None = None) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
-        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", False, packed)
+        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", 0, packed)
     size = list(t.input.shape)
-    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp")
+    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp", 0)
 
 
 def check(operation: str, case: Dense, dtype: torch.dtype, channels_last: bool) -> None:
@@ -250,4 +250,5 @@ def test_a_named_algorithm_that_cannot_run_says_why() -> None:
             1,
             "none",
             "hntmp/tile",
+            0,
         )

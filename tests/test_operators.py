@@ -43,13 +43,13 @@ def output_grad(layout: str, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def input_grad_arguments(layout: str, dtype: torch.dtype = torch.float32) -> tuple[object, ...]:
-    grad = output_grad(layout, dtype)
-    return (grad, torch.randn(CHANNELS, 1, 3, 2).to(dtype), (grad.size(0), CHANNELS, 6, 7), *GEOMETRY, "auto")
+    grad, weight = output_grad(layout, dtype), torch.randn(CHANNELS, 1, 3, 2).to(dtype)
+    return (grad, weight, (grad.size(0), CHANNELS, 6, 7), *GEOMETRY, "auto", 0)
 
 
 def weight_grad_arguments(layout: str, dtype: torch.dtype = torch.float32) -> tuple[object, ...]:
     input = LAYOUTS[layout](torch.randn(2, CHANNELS, 6, 7).to(dtype))
-    return (input, output_grad(layout, dtype), (CHANNELS, 1, 3, 2), *GEOMETRY, "auto")
+    return (input, output_grad(layout, dtype), (CHANNELS, 1, 3, 2), *GEOMETRY, "auto", 0)
 
 
 def requiring_grad(arguments: tuple[object, ...]) -> tuple[object, ...]:
@@ -62,7 +62,7 @@ def requiring_grad(arguments: tuple[object, ...]) -> tuple[object, ...]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("activation", ["none", "relu6", "gelu"])
 def test_opcheck_conv2d(layout: str, activation: str) -> None:
-    opcheck(conv2d, requiring_grad((*forward_arguments(layout), activation, "auto")))
+    opcheck(conv2d, requiring_grad((*forward_arguments(layout), activation, "auto", 0)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -77,7 +77,7 @@ def test_opcheck_gpu(layout: str) -> None:
     def cuda(arguments: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(a.cuda() if isinstance(a, Tensor) else a for a in arguments)
 
-    opcheck(conv2d, requiring_grad(cuda((*forward_arguments(layout), "relu", "auto"))))
+    opcheck(conv2d, requiring_grad(cuda((*forward_arguments(layout), "relu", "auto", 0))))
     opcheck(input_grad, requiring_grad(cuda(input_grad_arguments(layout))))
     opcheck(weight_grad, requiring_grad(cuda(weight_grad_arguments(layout))))
 
@@ -94,11 +94,11 @@ def test_fake_strides_equal_real_ones(shape: tuple[int, ...], layout: str, algor
     geometry = ((1, 1), (1, 1, 1, 1), (1, 1), shape[1])
 
     def results(input: Tensor, weight: Tensor) -> list[Tensor]:
-        output = conv2d(input, weight, None, *geometry, "none", algorithm)
+        output = conv2d(input, weight, None, *geometry, "none", algorithm, 0)
         return [
             output,
-            input_grad(input, weight, list(input.shape), *geometry, algorithm),
-            weight_grad(input, output, list(weight.shape), *geometry, algorithm),
+            input_grad(input, weight, list(input.shape), *geometry, algorithm, 0),
+            weight_grad(input, output, list(weight.shape), *geometry, algorithm, 0),
         ]
 
     real = results(input, weight)
@@ -121,7 +121,7 @@ def test_gradcheck_of_the_raw_operator(activation: str) -> None:
     inputs = requiring_grad(forward_arguments("contiguous", torch.float64)[:3])
 
     def call(*tensors: Tensor) -> Tensor:
-        return conv2d(*tensors, *GEOMETRY, activation, "auto")
+        return conv2d(*tensors, *GEOMETRY, activation, "auto", 0)
 
     assert torch.autograd.gradcheck(call, inputs)
     assert torch.autograd.gradgradcheck(call, inputs)

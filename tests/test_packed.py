@@ -182,7 +182,7 @@ def test_reverting_leaves_nothing_behind() -> None:
 
 def test_packed_bytes_of_another_size_are_refused() -> None:
     x, w = _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
-    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp", False)
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp", 0)
     packed = torch.ops.convx.pack_weight(x, w, None, *rest)
     assert packed.dtype == torch.uint8 and packed.numel() >= w.nbytes
     with pytest.raises((RuntimeError, ValueError), match=r"packed_weight must hold the \d+ bytes"):
@@ -193,7 +193,8 @@ def test_packed_bytes_of_another_size_are_refused() -> None:
 
 def test_a_plan_in_torchs_order_has_no_packed_bytes() -> None:
     x, w = torch.randn(1, 8, 9, 9), torch.randn(8, 1, 3, 3)
-    packed = torch.ops.convx.pack_weight(x, w, None, (1, 1), (1, 1, 1, 1), (1, 1), 8, "none", "depthwise")
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 8, "none", "depthwise", 0)
+    packed = torch.ops.convx.pack_weight(x, w, None, *rest)
     assert packed.shape == (0,)
 
 

@@ -256,9 +256,9 @@ def test_a_named_plan_that_is_not_there_says_what_is() -> None:
     tensors = make(Dense(), channels_last=True)
     geometry = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
     with pytest.raises(Exception, match=r"no candidate 'pixels' .* what it has: pointwise/filters"):
-        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise/pixels")
+        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise/pixels", 0)
     with pytest.raises(Exception, match=r"no such tiling"):
-        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise/filters wave_w=99")
+        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise/filters wave_w=99", 0)
     packed = torch.zeros(3, dtype=torch.uint8)
     with pytest.raises(Exception, match="packed_weight"):
-        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise", False, packed)
+        ops.conv2d(tensors.input, tensors.weight, None, *geometry, "none", "pointwise", 0, packed)

@@ -46,7 +46,7 @@ def test_forward(groups: int, dimensions: tuple[int | None, ...], raw: bool) -> 
     def ours(*tensors: Tensor) -> Tensor:
         if raw:
             geometry = ((2, 1), (1, 1, 2, 2), (1, 1), groups)
-            return torch.ops.convx.conv2d.default(*tensors, *geometry, "relu", "auto")
+            return torch.ops.convx.conv2d.default(*tensors, *geometry, "relu", "auto", 0)
         return convx.functional.conv2d(
             *tensors, stride=(2, 1), padding=(1, 2), groups=groups, activation="relu"
         )
@@ -77,11 +77,11 @@ def test_raw_gradients(dimensions: tuple[int | None, int | None]) -> None:
 
     input, weight, output = [2, CHANNELS, 6, 5], [CHANNELS, 1, 3, 3], [2, CHANNELS, 6, 3]
     check(
-        lambda g, w: torch.ops.convx.conv2d_input_grad(g, w, input, *geometry, "auto"),
+        lambda g, w: torch.ops.convx.conv2d_input_grad(g, w, input, *geometry, "auto", 0),
         sizes([list(output), list(weight)]),
     )
     check(
-        lambda x, g: torch.ops.convx.conv2d_weight_grad(x, g, weight, *geometry, "auto"),
+        lambda x, g: torch.ops.convx.conv2d_weight_grad(x, g, weight, *geometry, "auto", 0),
         sizes([list(input), list(output)]),
     )
 
