@@ -9,13 +9,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from convx import ops
 
 # Input sizes of which a layer keeps something; a network of changing sizes starts anew past that.
-_MOST = 8
+_MOST = 64
 
 _generation = 0
+_optimizer_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _optimizer_steps
+    _optimizer_steps += 1
+
+
+# Fused optimizers write without counting a version.
+register_optimizer_step_post_hook(_count_step)
+
+
+_MISSING: Any = object()
 
 
 class _Promise(threading.local):
@@ -83,20 +97,54 @@ def _version_of(weight: Tensor) -> int | None:
         return None
 
 
+class _Snapshot:
+    """One weight as it is now, and its packed copies, by what the call that they are for is like.
+
+    It is never changed into another weight's, so that a thread that packs while another writes leaves what it
+    has packed where nobody looks for it any more.
+    """
+
+    __slots__ = ("_address", "_alias", "_dtype", "_generation", "_owner", "_steps", "_version", "packed")
+
+    def __init__(self, owner: Tensor, weight: Tensor, version: int) -> None:
+        self.packed: dict[Any, Tensor | None] = {}
+        self._owner, self._version, self._dtype = owner, version, weight.dtype
+        self._generation, self._steps = _generation, _optimizer_steps
+        # The alias keeps the memory from being given to another tensor at the same address.
+        self._alias, self._address = weight.detach(), weight.data_ptr()
+
+    def is_of(self, owner: Tensor, weight: Tensor, version: int) -> bool:
+        return (
+            self._owner is owner
+            and self._version == version
+            and self._generation == _generation
+            and self._steps == _optimizer_steps
+            and self._address == weight.data_ptr()
+            and self._dtype == weight.dtype
+        )
+
+    def keep(self, key: Any, packed: Tensor | None) -> Tensor | None:
+        """Input sizes whose kernels read the same order have one copy."""
+        if packed is not None:
+            kept = {id(each): each for each in list(self.packed.values()) if each is not None}
+            same = (each for each in kept.values() if torch.equal(each, packed))
+            packed = next(same, packed)
+        keep(self.packed, key, packed)
+        return packed
+
+
 class PackedFilters:
     """Packed copies of one weight: valid as long as it is the same tensor, in the same memory, at the same
     version. They are no state: copies and pickles of a layer begin without any.
     """
 
-    __slots__ = ("_captured", "_generation", "_kept", "_memory", "_owner", "_version", "choices")
+    __slots__ = ("_captured", "_snapshot", "choices", "keeps")
 
     def __init__(self) -> None:
         self.choices: dict[Any, Any] = {}  # which calls are native's: convx._native
-        self._kept: dict[Any, Tensor | None] = {}
+        self.keeps = True  # else calls pack for themselves: a layer's in training mode
+        self._snapshot: _Snapshot | None = None
         self._captured: list[Tensor] = []  # what graphs read, which nobody else may be given the memory of
-        self._owner: Tensor | None = None
-        self._memory: Tensor | None = None
-        self._version = self._generation = -1
 
     def __reduce__(self) -> tuple[type[PackedFilters], tuple[()]]:
         return PackedFilters, ()
@@ -105,22 +153,23 @@ class PackedFilters:
         return PackedFilters()
 
     def forget(self) -> None:
-        """Lets the next call pack anew, after writes that a version counter does not see (weight.data)."""
-        captured = self._captured
-        self.__init__()  # type: ignore[misc]
-        self._captured = captured
+        """Lets the next call pack anew, after writes that a version counter may not see."""
+        self._snapshot = None
 
     def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
         """What convx::conv2d takes as packed_weight with these arguments; None lets it pack by itself.
 
         A CUDA graph has to pack in the graph, so that replays see what the weight holds then, unless that is
-        said not to change. Tensors made in inference mode have no version that would tell when they change.
+        said not to change. Nothing is kept of weights whose writes nobody here counts: those made in
+        inference mode, and those that other processes share.
         """
-        version = _version_of(weight)
+        version = _version_of(weight) if self.keeps else None
         if version is None:
             return None
         owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
-        holds = self._holds(owner, weight, version)
+        snapshot = self._snapshot
+        if snapshot is not None and not snapshot.is_of(owner, weight, version):
+            snapshot = None
         key = (
             weight.shape,
             weight.stride(),
@@ -131,30 +180,20 @@ class PackedFilters:
             *rest,
         )
         if _in_graph(weight):
-            return self._for_graph(key) if _promise.constant and holds else None
-        if not holds:
-            self._kept.clear()
-            # The alias keeps the memory from being given to another tensor at the same address.
-            self._owner, self._memory = owner, weight.detach()
-            self._version, self._generation = version, _generation
-        if key not in self._kept:
-            packed = ops.pack_weight(input, weight, bias, *rest)
-            keep(self._kept, key, packed if packed.numel() > 0 else None)
-        return self._kept[key]
+            return self._for_graph(snapshot, key) if _promise.constant else None
+        if snapshot is None:
+            if weight.device.type == "cpu" and weight.is_shared():
+                return None
+            snapshot = self._snapshot = _Snapshot(owner, weight, version)
+        packed: Tensor | None = snapshot.packed.get(key, _MISSING)
+        if packed is _MISSING:
+            fresh = ops.pack_weight(input, weight, bias, *rest)
+            packed = snapshot.keep(key, fresh if fresh.numel() > 0 else None)
+        return packed
 
-    def _for_graph(self, key: Any) -> Tensor | None:
+    def _for_graph(self, snapshot: _Snapshot | None, key: Any) -> Tensor | None:
         """What is kept, from now on for good; None where nothing is: what a graph packs is the graph's."""
-        kept = self._kept.get(key)
+        kept = None if snapshot is None else snapshot.packed.get(key)
         if kept is not None and all(kept is not each for each in self._captured):
             self._captured.append(kept)
         return kept
-
-    def _holds(self, owner: Tensor, weight: Tensor, version: int) -> bool:
-        return (
-            self._owner is owner
-            and self._version == version
-            and self._generation == _generation
-            and self._memory is not None
-            and self._memory.data_ptr() == weight.data_ptr()
-            and self._memory.dtype == weight.dtype
-        )

@@ -253,5 +253,5 @@ def _explain_layer(
         getattr(layer, "algorithm", "auto"),
         operation,
         device,
-        packs_each_call=False,
+        packs_each_call=layer.training,
     )

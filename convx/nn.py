@@ -37,6 +37,9 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
         self._packed = PackedFilters()
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        packed = self._packed
+        if packed is not None:
+            packed.keeps = not self.training
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(
@@ -53,8 +56,24 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
             self.groups,
             activation=self.activation,
             algorithm=self.algorithm,
-            packed=self._packed,
+            packed=packed,
         )
+
+    def train(self, mode: bool = True) -> Any:
+        self._forget_packed()
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        self._forget_packed()  # of weights that go elsewhere
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._forget_packed()
+        super()._load_from_state_dict(*args)
+
+    def _forget_packed(self) -> None:
+        if self._packed is not None:
+            self._packed.forget()
 
     def _replicate_for_data_parallel(self) -> Any:
         replica = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
@@ -82,10 +101,11 @@ class Conv2d(_RunByConvx, torch.nn.Conv2d):
     convx.functional.conv2d. activation and algorithm are attributes and may be changed later; they are no
     part of the state_dict, which is torch.nn.Conv2d's.
 
-    Where no gradient is needed, filters that a kernel reads in an order of its own are kept packed until the
-    weight changes, which its version counter tells. Writes through weight.data are not seen by it: write in
-    torch.no_grad() instead, as torch's own optimizers do. CUDA graphs pack at every replay, unless they are
-    captured within convx.constant_filters().
+    In eval mode, where no gradient is needed, filters that a kernel reads in an order of its own are kept
+    packed until the weight changes: its version counter, steps of torch's optimizers, load_state_dict, to(),
+    train() and eval() tell. Writes that nobody tells of (weight.data.add_(1), an array that shares the
+    weight's memory) need eval() again. Weights that processes share are packed at each call. CUDA graphs pack
+    at every replay, unless they are captured within convx.constant_filters().
     """
 
     _function = staticmethod(functional.conv2d)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import convx
-from convx._packed import PackedFilters, forget_all
+from convx._packed import _MOST, PackedFilters, forget_all
 
 CHANNELS, FILTERS = 24, 40
 
 
 def _layer() -> convx.nn.Conv2d:
     torch.manual_seed(0)
-    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp")
+    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp").eval()
 
 
 def _input() -> Tensor:
@@ -36,9 +38,11 @@ def _assert_right(layer: convx.nn.Conv2d, x: Tensor) -> None:
         torch.testing.assert_close(layer(x), _expected(layer, x), rtol=1e-4, atol=1e-4)
 
 
-def _packings(layer: convx.nn.Conv2d) -> int:
+def _packed_copies(layer: convx.nn.Conv2d) -> list[Tensor | None]:
+    """One for each input size."""
     assert layer._packed is not None
-    return len(layer._packed._kept)
+    snapshot = layer._packed._snapshot
+    return [] if snapshot is None else list(snapshot.packed.values())
 
 
 def _add_in_place(layer: convx.nn.Conv2d) -> None:
@@ -50,9 +54,38 @@ def _load(layer: convx.nn.Conv2d) -> None:
     layer.load_state_dict({name: value + 1 for name, value in layer.state_dict().items()})
 
 
-def _step(layer: convx.nn.Conv2d) -> None:
+def _step(layer: convx.nn.Conv2d, **options: bool) -> None:
     layer(_input()).square().sum().backward()
-    torch.optim.SGD(layer.parameters(), 0.1).step()
+    torch.optim.Adam(layer.parameters(), 0.1, **options).step()
+
+
+def _fused_step(layer: convx.nn.Conv2d) -> None:
+    version = layer.weight._version
+    _step(layer, fused=True)
+    assert layer.weight._version == version, "torch counts these writes now: the hook is not needed any more"
+
+
+def _foreach_step(layer: convx.nn.Conv2d) -> None:
+    _step(layer, foreach=True)
+
+
+def _write_unseen(layer: convx.nn.Conv2d) -> None:
+    """As the replay of a training step that was captured in a CUDA graph does."""
+    layer.train()
+    layer.weight.data.add_(1)
+    layer.eval()
+
+
+def _write_unseen_in_training(layer: convx.nn.Conv2d) -> None:
+    layer.train()
+    _assert_right(layer, _input())
+    layer.weight.data.add_(1)
+
+
+def _load_into_another_tensor(layer: convx.nn.Conv2d) -> None:
+    """As sharded parameters do, of which a layer sees a gathered copy in memory that stays the same."""
+    layer._load_from_state_dict({}, "", {}, False, [], [], [])
+    layer.weight.data.add_(1)
 
 
 def _replace(layer: convx.nn.Conv2d) -> None:
@@ -68,7 +101,22 @@ def _swap_data_twice(layer: convx.nn.Conv2d) -> None:
         layer.weight.data = torch.randn_like(layer.weight)
 
 
-@pytest.mark.parametrize("change", [_add_in_place, _load, _step, _replace, _set_data, _swap_data_twice])
+CHANGES = (
+    _add_in_place,
+    _load,
+    _step,
+    _fused_step,
+    _foreach_step,
+    _replace,
+    _set_data,
+    _swap_data_twice,
+    _write_unseen,
+    _write_unseen_in_training,
+    _load_into_another_tensor,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_weight_is_packed_anew(change: Callable[[convx.nn.Conv2d], None]) -> None:
     layer, x = _layer(), _input()
     _assert_right(layer, x)
@@ -118,7 +166,7 @@ def test_copies_pack_for_themselves(how: Callable[[convx.nn.Conv2d], convx.nn.Co
     layer, x = _layer(), _input()
     _assert_right(layer, x)
     other = how(layer)
-    assert _packings(other) == 0 and _packings(layer) == 1
+    assert not _packed_copies(other) and len(_packed_copies(layer)) == 1
     _add_in_place(other)
     _assert_right(other, x)
     _assert_right(layer, x)
@@ -135,9 +183,87 @@ def test_packed_filters_are_no_state() -> None:
 
 def test_many_sizes_do_not_pile_up() -> None:
     layer = _layer()
-    for size in range(4, 30):
+    for size in range(4, 6 + _MOST):
+        _assert_right(layer, torch.randn(1, CHANNELS, 4, size))
+        assert 0 < len(_packed_copies(layer)) <= _MOST
+
+
+def test_input_sizes_share_a_copy_of_the_same_bytes() -> None:
+    layer = _layer()
+    for size in (5, 6, 9, 17):
         _assert_right(layer, torch.randn(1, CHANNELS, size, size))
-    assert _packings(layer) <= 8
+    copies = _packed_copies(layer)
+    assert len(copies) == 4 and None not in copies
+    assert len({each.data_ptr() for each in copies if each is not None}) == 1
+
+
+def test_a_weight_that_goes_elsewhere_leaves_nothing_behind() -> None:
+    layer = _layer()
+    _assert_right(layer, _input())
+    weight, copy_of_it = weakref.ref(layer.weight), weakref.ref(_packed_copies(layer)[0])
+    layer.to("meta")
+    assert weight() is None and copy_of_it() is None
+
+
+def test_nothing_is_kept_in_training() -> None:
+    layer = _layer().train()
+    _assert_right(layer, _input())
+    assert not _packed_copies(layer)
+
+
+def test_a_weight_that_processes_share_is_packed_at_each_call() -> None:
+    """The others' writes are counted there."""
+    layer, x = _layer(), _input()
+    _assert_right(layer, x)
+    layer.share_memory()
+    _assert_right(layer, x)
+    layer.weight.data.add_(1)
+    _assert_right(layer, x)
+
+
+def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread packs while another changes the weight: what it keeps then is nobody's."""
+    pack, packs, written = convx.ops.pack_weight, threading.Event(), threading.Event()
+    layer, x = _layer(), _input()
+
+    def slow(*arguments: Any) -> Tensor:
+        packed: Tensor = pack(*arguments)
+        packs.set()
+        assert written.wait(60)
+        return packed
+
+    def call() -> None:
+        with torch.no_grad():
+            layer(x)
+
+    monkeypatch.setattr(convx.ops, "pack_weight", slow)
+    other = threading.Thread(target=call)
+    other.start()
+    assert packs.wait(60)
+    monkeypatch.setattr(convx.ops, "pack_weight", pack)
+    _add_in_place(layer)
+    _assert_right(layer, x)
+    written.set()
+    other.join()
+    _assert_right(layer, x)
+
+
+def test_threads_of_many_sizes() -> None:
+    layer, failures = _layer(), []
+
+    def call(first: int) -> None:
+        try:
+            for size in range(first, first + 40):
+                _assert_right(layer, torch.randn(1, CHANNELS, 3, 3 + size % 90))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=call, args=(20 * k,)) for k in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failures
 
 
 def test_training_with_a_method_that_has_no_weight_gradient() -> None:
@@ -272,7 +398,7 @@ def test_a_first_call_in_a_graph_packs_there(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_packing_counts_where_nobody_keeps_the_filters() -> None:
     x = torch.empty(1, 64, 56, 56, device="meta")
-    layer = torch.nn.Conv2d(64, 64, 3, padding=1, bias=False, device="meta")
+    layer = torch.nn.Conv2d(64, 64, 3, padding=1, bias=False, device="meta").eval()
     kept = convx.explain(layer, x, device="h200")
     alone = convx.explain(x, layer.weight, padding=1, device="h200")
     times = {row.plan: row.predicted_us for row in kept.rows if row.can_run}
@@ -313,7 +439,7 @@ def test_filters_packed_a_moment_ago_amid_overlapping_launches() -> None:
     """Kernels fetch packed filters while the kernel before them runs: never before they are packed."""
     torch.manual_seed(0)
     layers = [
-        convx.nn.Conv2d(64, 64, 1, algorithm="pointwise/tensor", device="cuda", dtype=torch.float16)
+        convx.nn.Conv2d(64, 64, 1, algorithm="pointwise/tensor", device="cuda", dtype=torch.float16).eval()
         for _ in range(3)
     ]
     x = torch.randn(1, 64, 28, 28, device="cuda", dtype=torch.float16)
