@@ -42,6 +42,7 @@ SIZES = [
     Case(batch=2, channels=4, height=33, width=1),
     Case(batch=1, channels=4, height=1, width=40),
     Case(batch=1, channels=5, height=57, width=19),
+    Case(batch=1, channels=3, height=67, width=85),
 ]
 SHAPES = [
     *SIZES,
@@ -52,6 +53,7 @@ SHAPES = [
             ((1, 1), (0, 0, 0, 0)),
             ((5, 5), (2, 2, 2, 2)),
             ((7, 7), (3, 3, 3, 3)),
+            ((7, 7), (1, 5, 3, 3)),
             ((9, 9), (4, 4, 4, 4)),
             ((2, 2), (0, 1, 0, 1)),
             ((1, 5), (0, 0, 2, 2)),
@@ -60,6 +62,8 @@ SHAPES = [
             ((15, 18), (4, 4, 3, 3)),
         )
     ),
+    Case(channels=2, height=16, width=1, filter=(5, 5), padding=(2, 2, 2, 2)),
+    Case(channels=2, height=9, width=3, filter=(7, 7), padding=(3, 3, 3, 3)),
     Case(height=14, width=17, filter=(5, 5), padding=(2, 2, 2, 2), stride=(2, 2)),
     Case(height=20, width=17, stride=(3, 2)),
     Case(height=20, width=17, stride=(1, 2)),

@@ -222,6 +222,69 @@ CONVX_INLINE void store_one(Half* address, float value) {
   address->bits = narrow_half<kHalfLanes>(Simd<float, kHalfLanes>{value})[0];
 }
 
+#if CONVX_SIMD_BYTES >= 32
+// The first lanes of a vector of floats. Of the others a load gives zeros, and their memory is not touched.
+#if CONVX_SIMD_BYTES == 64
+using Part = __mmask16;
+#else
+using Part = __m256i;
+#endif
+
+// count lanes: none below 0, all above L.
+template <int L>
+CONVX_INLINE Part first_lanes(int64_t count) {
+  const int clamped = count > L ? L : count < 0 ? 0 : static_cast<int>(count);
+#if CONVX_SIMD_BYTES == 64
+  return static_cast<Part>((1u << clamped) - 1);
+#else
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(clamped), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+#endif
+}
+template <int L>
+CONVX_INLINE Simd<float, L> load_part(const float* address, Part part) {
+#if CONVX_SIMD_BYTES == 64
+  if constexpr (L == 16)
+    return _mm512_maskz_loadu_ps(part, address);
+  else
+    return _mm256_maskz_loadu_ps(static_cast<__mmask8>(part), address);
+#else
+  return _mm256_maskload_ps(address, part);
+#endif
+}
+template <int L>
+CONVX_INLINE void store_part(float* address, Simd<float, L> value, Part part) {
+#if CONVX_SIMD_BYTES == 64
+  if constexpr (L == 16)
+    _mm512_mask_storeu_ps(address, part, value);
+  else
+    _mm256_mask_storeu_ps(address, static_cast<__mmask8>(part), value);
+#else
+  _mm256_maskstore_ps(address, part, value);
+#endif
+}
+
+// L lanes from lane First of two vectors, one after the other.
+template <int First, int L>
+CONVX_INLINE Simd<float, L> lanes_from(Simd<float, L> low, Simd<float, L> high) {
+#if CONVX_SIMD_BYTES == 64
+  if constexpr (L == 16) {
+    return bit_cast<Simd<float, L>>(
+        _mm512_alignr_epi32(bit_cast<__m512i>(high), bit_cast<__m512i>(low), First));
+  } else {
+    return bit_cast<Simd<float, L>>(
+        _mm256_alignr_epi32(bit_cast<__m256i>(high), bit_cast<__m256i>(low), First));
+  }
+#else
+  const __m256i from = bit_cast<__m256i>(low), to = bit_cast<__m256i>(high);
+  const __m256i middle = _mm256_permute2x128_si256(from, to, 0x21);
+  if constexpr (First < 4)
+    return bit_cast<Simd<float, L>>(_mm256_alignr_epi8(middle, from, 4 * First));
+  else
+    return bit_cast<Simd<float, L>>(_mm256_alignr_epi8(to, middle, 4 * First - 16));
+#endif
+}
+#endif
+
 // Keeps a loaded vector in its register: without it GCC 12 folds the load into every multiply-add that uses
 // it and reads the same memory several times.
 template <class V>

@@ -158,7 +158,7 @@ ConvProblem random_problem() {
     p.batch = pick(1, 3);
     p.in_channels = pick(0, 3) == 0 ? pick(1, 5) : pick(4, 70);
     if (pick(0, 9) == 0) p.in_channels = pick(190, 300);  // several threads share a pixel, and the rows too
-    p.in_height = pick(1, 40);
+    p.in_height = pick(0, 9) == 0 ? pick(60, 140) : pick(1, 40);  // several bands of rows too
     p.in_width = pick(0, 3) == 0 ? 7 * pick(1, 8) : pick(1, 70);
     const bool common = pick(0, 2) != 0;
     const int64_t multiplier = pick(0, 3) == 0 ? pick(2, 4) : 1;

@@ -9,8 +9,8 @@
 namespace convx::depthwise {
 
 // The plan's candidates: lanes along the layout's fastest axis, lanes along channels of transposed blocks of
-// NCHW, and the path for everything.
-enum class Algorithm : uint8_t { general, rows, blocked };
+// NCHW, lanes along columns of NCHW with rows that stay in registers, and the path for everything.
+enum class Algorithm : uint8_t { general, rows, blocked, reuse };
 
 // Forward and input gradient are both a sweep of a filter over a source that gives a target. With stride 1
 // the input gradient is the forward sweep of the flipped filter; otherwise the sweep is transposed: source

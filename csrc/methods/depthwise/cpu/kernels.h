@@ -3,6 +3,7 @@
 #include "methods/depthwise/cpu/blocked.h"
 #include "methods/depthwise/cpu/channels_general.h"
 #include "methods/depthwise/cpu/planes_general.h"
+#include "methods/depthwise/cpu/planes_reuse.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
@@ -86,6 +87,15 @@ void run_fast(const Job& job, const ThreadPool& pool) {
     if (job.channels_last) return run_channels<T, Filter, Stride>(job, pool);
     if constexpr (sizeof(T) == 4) return run_columns<Filter, Stride>(job, pool);
   }
+#if CONVX_SIMD_BYTES >= 32
+  if constexpr (Stride == 1 && sizeof(T) == 4) {
+    if (job.algorithm == Algorithm::reuse) {
+      // Rows of half a vector at most in vectors of that width.
+      if (job.target_width <= 8) return run_tasks<PlaneReuse<Filter, 8>>(job, pool);
+      return run_tasks<PlaneReuse<Filter, kLanes<T>>>(job, pool);
+    }
+  }
+#endif
   if (job.operation == Operation::weight_grad) return run_tasks<BlockedWeight<T, Filter, Stride>>(job, pool);
   if constexpr (Stride == 2) {
     if (job.transposed) return run_tasks<BlockedRows<T, Filter, Stride, true>>(job, pool);

@@ -1,4 +1,5 @@
-// CPU candidates of the depthwise method: "rows" for the common filters, "general" for everything.
+// CPU candidates of the depthwise method: "rows", "blocked" and "reuse" for the common filters, "general" for
+// everything.
 #include <algorithm>
 
 #include "methods/depthwise/cpu/job.h"
@@ -35,6 +36,12 @@ bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits
     case Algorithm::blocked:
       return is_common(problem) && lanes_fit_channels(problem, device) &&
              !(channels_last && problem.dtype == DType::float32);
+    case Algorithm::reuse:
+      return is_common(problem) && !channels_last && problem.dtype == DType::float32 &&
+             device.isa != CpuIsa::baseline && problem.stride_w == 1 &&
+             problem.in_width == problem.out_width && problem.padding_left == problem.filter_width / 2 &&
+             problem.operation != Operation::weight_grad &&
+             (problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1);
     case Algorithm::rows: {
       if (!is_common(problem)) return false;
       const bool wide = problem.dtype == DType::float32;
@@ -104,6 +111,10 @@ Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const Dev
   if (problem.layout == Layout::nhwc) return {0.6, 1.2};
   // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
   // other.
+  // With the rows of a plane in half-empty vectors they wait for each other.
+  if (algorithm == Algorithm::reuse) {
+    return problem.out_width >= 15 ? Efficiency{0.75, 1.4} : Efficiency{0.3, 0.5};
+  }
   if (algorithm == Algorithm::rows) {
     if (problem.operation == Operation::weight_grad) return {0.2, 0.3};
     return problem.stride_w == 1 && problem.out_width >= 40 ? Efficiency{0.45, 0.8} : Efficiency{0.25, 0.4};
@@ -140,6 +151,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   if (!supports(problem, device).ok) return;
   append_candidate("rows", Algorithm::rows, problem, device, plans);
   append_candidate("blocked", Algorithm::blocked, problem, device, plans);
+  append_candidate("reuse", Algorithm::reuse, problem, device, plans);
   append_candidate("general", Algorithm::general, problem, device, plans);
   std::sort(plans.begin(), plans.end(),
             [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });

@@ -8,8 +8,6 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
-constexpr int64_t kBandBytes = 24576;  // of packed source rows: most of a first-level cache
-
 template <class T, int Filter, int Stride, int L>
 struct PlaneRows {
   using A = Accumulator<T>;

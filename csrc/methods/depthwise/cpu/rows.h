@@ -37,6 +37,8 @@ CONVX_INLINE int64_t rows_summed_apart(int64_t products_per_row, int64_t product
   return maximum(1, products / products_per_row);
 }
 
+constexpr int64_t kBandBytes = 24576;  // of packed source rows: most of a first-level cache
+
 // Memory of one piece of work: on the stack while it is small.
 class Scratch {
  public:
