@@ -84,7 +84,7 @@ def _rival(row: Row, patterns: tuple[str, ...]) -> float | None:
 
 
 def _machine(page: Page, machine: Machine, rows: Rows) -> None:
-    layers = [row for row in rows.values() if row.group == "ResNet 3x3"]
+    layers = [row for row in rows.values() if row.group == "ResNet 3x3" and row.batch == 1]
     own = "cuDNN" if machine.is_gpu else "torch (oneDNN)"
     page.add(
         f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"

@@ -16,7 +16,7 @@ def reuse_forms(rows: Sequence[Row], on_gpu: bool) -> list[str]:
     members = [row for row in rows if row.form(base)]
     if not members:
         command = "`python -m benchmarks --suite depthwise --ablations` measures it."
-        return [f"{NOT_MEASURED} {command}" if on_gpu else "The forms are a GPU's."]
+        return [f"{NOT_MEASURED} {command}" if on_gpu else "The forms, one by one, are a GPU's."]
     lines: list[list[Cell]] = []
     for group, batch in sorted({(row.group, row.batch) for row in members}):
         some = [row for row in members if (row.group, row.batch) == (group, batch)]

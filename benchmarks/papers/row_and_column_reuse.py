@@ -78,8 +78,9 @@ def _machine(page: Page, machine: Machine) -> None:
     page.add("### Single-channel images, float32")
     images = [row for row in machine.rows("filter2d").values() if row.auto]
     if images:
-        page.add(_images(images))
-        page.add(_over_im2col(images))
+        own = "cuDNN" if machine.is_gpu else "oneDNN"
+        page.add(_images(images, own))
+        page.add(_over_im2col(images, own))
         page.draw(_images_picture(machine, images))
         page.add(
             "### Ablation: column reuse and row reuse on single-channel images",
@@ -110,7 +111,7 @@ def _by_filter(rows: list[Row]) -> list[tuple[int, list[Row]]]:
     return [(size, [row for row in rows if row.shape["filter"] == size]) for size in sizes]
 
 
-def _images(rows: list[Row]) -> str:
+def _images(rows: list[Row], own: str) -> str:
     head = [
         "image",
         "filter",
@@ -137,12 +138,12 @@ def _images(rows: list[Row]) -> str:
     head, lines = without_empty_columns(head, lines)
     return (
         "Microseconds. *Of the floor*: the least time that image, result and multiply-adds take, over the "
-        "time taken. *torch*: the faster of its choice and of cuDNN's algorithms that were timed. "
+        f"time taken. *torch*: the faster of its choice and of {own}'s algorithms that were timed. "
         "ArrayFire is not measured here.\n\n" + table(head, lines, text_columns=2)
     )
 
 
-def _over_im2col(rows: list[Row]) -> str:
+def _over_im2col(rows: list[Row], own: str) -> str:
     """The paper's means beside ours: over the same images and filters."""
     some = [
         row for row in rows if row.shape["filter"] in claims.FILTER_OVER_IM2COL_BY_SIZE and row.peer("im2col")
@@ -154,7 +155,11 @@ def _over_im2col(rows: list[Row]) -> str:
     }
     head = ["speedup over im2col, mean of 3x3 and 5x5", claims.REUSE_HARDWARE.partition(",")[0], "here"]
     lines: list[list[Cell]] = [
-        [name, claimed, sum(found) / len(found) if (found := ours.get(name)) else None]
+        [
+            name if own in name or "cuDNN" not in name else f"{name} (here {own}'s)",
+            claimed,
+            sum(found) / len(found) if (found := ours.get(name)) else None,
+        ]
         for name, claimed in claims.FILTER_OVER_IM2COL.items()
     ]
     return table(head, lines) if some else ""
