@@ -53,9 +53,14 @@ def conv2d(
         *rest,
     )
     if kept is None or kept.generation != generation or kept.key != key:
-        kept = Kept(generation, key, _arguments(input, weight, bias, *rest))
+        # Lists are copied: who changes one in place has another call then.
+        kept = Kept(generation, _frozen(key), _arguments(input, weight, bias, *rest))
         _packed.keep(packed.choices, input.shape, kept)
     return None if kept.arguments is None else torch.conv2d(input, weight, bias, *kept.arguments)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _arguments(

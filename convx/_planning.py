@@ -127,6 +127,14 @@ def _gpu(where: torch.device) -> Any:
     )
 
 
+def _torch_device(name: str) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        known = ", ".join(core().Device.known_names())
+        raise ValueError(f"device must be a torch device or one of {known}, got {name!r}") from None
+
+
 def device(where: torch.device | str) -> Any:
     """The _core.Device of a torch device, or one that the planner knows by name ("h200", "mi300", ...).
 
@@ -135,7 +143,7 @@ def device(where: torch.device | str) -> Any:
     if isinstance(where, str):
         if where in core().Device.known_names():
             return core().Device.known_device(where)
-        where = torch.device(where)
+        where = _torch_device(where)
     if where.type in ("cpu", "meta"):
         return core().Device.host_cpu(torch.get_num_threads())
     if where.type == "cuda":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -169,6 +169,8 @@ def _shape(layer: Any, calls: list[_layers.Call] | None) -> str:
 
 
 def _check_algorithm(algorithm: str) -> None:
+    if not isinstance(algorithm, str):
+        raise TypeError(f"algorithm must be of type str, got {algorithm!r}")
     names = [row["name"] for row in _planning.core().methods()]
     if any(each != "auto" and each.split("/", 1)[0] not in names for each in algorithm.split("|")):
         raise ValueError(
@@ -188,7 +190,9 @@ def convert_(
 
     The layers keep their parameters (the same objects), buffers, hooks and names; the state_dict stays as it
     is. Converted are the layers that a method of convx beside "native" can run. The others are left with a
-    reason, and so are subclasses of Conv2d, parametrized, lazy and quantized layers.
+    reason, and so are subclasses of Conv2d, parametrized, lazy and quantized layers, and what torch.jit or
+    torch.export has compiled. torch.jit.script can't take converted layers (revert_ first); torch.jit.trace,
+    torch.export, torch.compile and torch.fx can.
 
     Args:
         model: any module, a Conv2d too.
@@ -217,10 +221,16 @@ def convert_(
     """
     if not isinstance(model, Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if filter_fn is not None and not callable(filter_fn):
+        raise TypeError(
+            f"filter_fn must be a function of (layer, name), got {type(filter_fn).__name__}; inputs go to "
+            f"example_input"
+        )
     _check_algorithm(algorithm)
     layers = _layers.convolutions(model)
     calls = None if example_input is None else _layers.record_calls(model, list(layers), example_input)
     rows = []
+    compiled = [LayerReport(name, "", False, "", reason) for name, reason in _compiled_convolutions(model)]
     for layer, names in layers.items():
         if filter_fn is not None and not any(filter_fn(layer, name) for name in names):
             shape = _shape(layer, None if calls is None else calls[layer])
@@ -231,7 +241,19 @@ def convert_(
     for layer, row in zip(layers, rows, strict=True):
         if row.converted:
             _swap(layer, algorithm)
-    return ConversionReport(tuple(rows), algorithm)
+    return ConversionReport((*rows, *compiled), algorithm)
+
+
+def _compiled_convolutions(model: Module) -> Iterator[tuple[str, str]]:
+    """What was a convolution layer before torch compiled the model: its name, and why it stays."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) and "Conv" in str(module.original_name):
+            yield name or "(model)", "scripted or traced by torch.jit; convert the model before"
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                if node.op == "call_function" and str(node.target).startswith("aten.conv"):
+                    path = ".".join(filter(None, (name, node.name)))
+                    yield path, "a call in a graph, no layer; convert the model before it is exported"
 
 
 def _swap(layer: Module, algorithm: str) -> None:
@@ -255,6 +277,8 @@ def revert_(model: Module) -> int:
     >>> convx.revert_(layer), type(layer)
     (1, <class 'torch.nn.modules.conv.Conv2d'>)
     """
+    if not isinstance(model, Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     converted = [(name, module) for name, module in model.named_modules() if _ORIGINAL in vars(module)]
     for name, module in converted:
         if type(module) not in _REPLACEMENTS.values():

@@ -151,7 +151,7 @@ def explain(
     """What each method would do with convx.functional.conv2d(input, weight, ...), and which one is taken.
 
     Such a call packs its filters where a kernel wants that, and on a GPU the time it takes counts. A layer
-    keeps them from call to call where no gradient is needed, and is explained as there.
+    in eval mode keeps them from call to call, and is explained as there.
 
     Args:
         input, weight, bias, stride, padding, dilation, groups, activation, algorithm: as conv2d takes them;
@@ -176,10 +176,28 @@ def explain(
     >>> convx.explain(x, w, padding=1, groups=32, algorithm="native").chosen.method
     'native'
     """
-    if isinstance(input, torch.nn.Module):
-        return _explain_layer(input, weight, operation, device)
     rest = (stride, padding, dilation, groups, activation, algorithm, operation, device)
+    if isinstance(input, torch.nn.Module):
+        _refuse_what_layers_have(bias, *rest[:6])
+        return _explain_layer(input, weight, operation, device)
+    for name, value in (("input", input), ("weight", weight)):
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{name} must be a tensor, got {type(value).__name__}; explain takes (input, weight, ...) as "
+                f"conv2d does, or (layer, input)"
+            )
     return _explain_call(input, weight, bias, *rest, packs_each_call=True)
+
+
+def _refuse_what_layers_have(*given: object) -> None:
+    names = ("bias", "stride", "padding", "dilation", "groups", "activation", "algorithm")
+    plain = (None, 1, 0, 1, 1, "none", "auto")
+    for name, value, default in zip(names, given, plain, strict=True):
+        if value is not default and value != default:
+            raise TypeError(
+                f"{name} is the layer's own: explain(layer, input) takes operation and device besides, got "
+                f"{name}={value!r}; set layer.{name}, or call explain(input, layer.weight, ...)"
+            )
 
 
 def _explain_call(
@@ -236,6 +254,8 @@ def _explain_layer(
 ) -> Explanation:
     if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d)):
         raise TypeError(f"explain takes a Conv1d or a Conv2d, got {type(layer).__name__}")
+    if not isinstance(input, Tensor):
+        raise TypeError(f"the layer's input must be a tensor, got {type(input).__name__}")
     padding: Any = layer.padding
     if layer.padding_mode != "zeros":
         # Padded first with values, by torch; only the sizes matter here.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from convx import _eager, _native
 from convx._arguments import Padding, padding_1d, padding_2d, pair, single
@@ -33,6 +34,16 @@ def _require_tensors(input: object, weight: object, bias: object) -> None:
     for name, value in (("input", input), ("weight", weight), ("bias", bias)):
         if not isinstance(value, Tensor) and not (name == "bias" and value is None):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+
+
+def _require_types(groups: object, activation: object, algorithm: object, packed: object) -> None:
+    """For calls that went wrong: what torch says of them names no argument."""
+    wanted = (("groups", groups, int), ("activation", activation, str), ("algorithm", algorithm, str))
+    for name, value, type_of in wanted:
+        if not isinstance(value, type_of):
+            raise TypeError(f"{name} must be of type {type_of.__name__}, got {value!r}")
+    if packed is not None and not isinstance(packed, PackedFilters):
+        raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}")
 
 
 def conv2d(
@@ -76,9 +87,10 @@ def conv2d(
         (batch, out_channels, out_height, out_width), or without batch as the input.
 
     Raises:
-        RuntimeError: shapes, dtypes or devices that do not fit, an unknown activation or algorithm, or a
-            named algorithm that can't run this problem; the message says which condition fails.
-        TypeError, ValueError: stride, padding or dilation of another form than above.
+        ValueError: shapes, dtypes or devices that do not fit, an unknown activation or algorithm, or a named
+            algorithm that can't run this problem; the message says which condition fails. Where torch makes
+            that a RuntimeError, as its older releases do, it is one.
+        TypeError, ValueError: arguments of another type or form than above.
 
     Differentiable any number of times, in reverse and forward mode. Follows torch.autocast as nn.Conv2d does.
     Methods: see convx.methods(); depthwise is after Liu et al. 2024 and Lu, Zhang, Wang 2020.
@@ -90,27 +102,46 @@ def conv2d(
     torch.Size([1, 32, 28, 28])
     """
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        if has_torch_function((input, weight, bias)):  # a torch.fx.Proxy, say
+            return handle_torch_function(
+                conv2d,
+                (input, weight, bias),
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                groups,
+                activation=activation,
+                algorithm=algorithm,
+            )
         _require_tensors(input, weight, bias)
-    if packed is not None:
-        result = _native.conv2d(
-            packed, input, weight, bias, stride, padding, dilation, groups, activation, algorithm
-        )
-        if result is not None:
-            return result
-    # Plain ints, the common case, spare the calls.
-    strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
-    dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)
-    paddings: Any = (padding,) * 4
-    if padding.__class__ is not int:
-        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
-    if input.dim() != 3:
+    try:
+        if packed is not None:
+            result = _native.conv2d(
+                packed, input, weight, bias, stride, padding, dilation, groups, activation, algorithm
+            )
+            if result is not None:
+                return result
+        # Plain ints, the common case, spare the calls.
+        strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
+        dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)
+        paddings: Any = (padding,) * 4
+        if padding.__class__ is not int:
+            paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+        if input.dim() != 3:
+            return _eager.conv2d(
+                input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
+            )
+        batched = input.unsqueeze(0)
         return _eager.conv2d(
-            input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
-        )
-    batched = input.unsqueeze(0)
-    return _eager.conv2d(
-        batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
-    ).squeeze(0)
+            batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
+        ).squeeze(0)
+    except (AttributeError, RuntimeError):
+        _require_tensors(input, weight, bias)
+        _require_types(groups, activation, algorithm, packed)
+        raise
 
 
 def conv1d(
@@ -157,19 +188,12 @@ def conv1d(
     step, spread = single("stride", stride), single("dilation", dilation)
     paddings = padding_1d(padding, weight.shape[2:], step, spread)
     rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
-    output = _eager.conv2d(
-        rows,
-        weight.unsqueeze(-2),
-        bias,
-        (1, step),
-        paddings,
-        (1, spread),
-        groups,
-        activation,
-        algorithm,
-        None,
-        packed,
-    ).squeeze(-2)
+    rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
+    try:
+        output = _eager.conv2d(rows, weight.unsqueeze(-2), bias, *rest).squeeze(-2)
+    except (AttributeError, RuntimeError):
+        _require_types(groups, activation, algorithm, packed)
+        raise
     return output if input.dim() == 3 else output.squeeze(0)
 
 

@@ -13,12 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from convx import functional
+from convx._arguments import ACTIVATIONS
 from convx._packed import PackedFilters
 from convx.filters.layers import Filter2d, GaussianBlur2d, Sobel2d
 
 __all__ = ["Conv1d", "Conv2d", "Filter2d", "GaussianBlur2d", "Sobel2d"]
+
+
+def _one_node(layer: torch.nn.Module, input: Any) -> Any:
+    """What torch.fx records of torch's own layers: their names."""
+    return input.tracer.create_proxy("call_module", input.tracer.path_of_module(layer), (input,), {})
 
 
 class _RunByConvx(torch.nn.modules.conv._ConvNd):
@@ -31,10 +38,18 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
     _function: Callable[..., Tensor]
 
     def __init__(self, *args: Any, activation: str = "none", algorithm: str = "auto", **kwargs: Any) -> None:
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         super().__init__(*args, **kwargs)
         self.activation = activation
         self.algorithm = algorithm
         self._packed = PackedFilters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        kind: Any = input.__class__
+        if kind is Proxy:
+            return _one_node(self, input)  # type: ignore[no-any-return]
+        return self._conv_forward(input, self.weight, self.bias)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         packed = self._packed

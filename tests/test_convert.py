@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from models import torchvision_network
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
@@ -160,6 +161,12 @@ def test_bad_arguments() -> None:
         convx.convert_(Block(), algorithm="deepwise")
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got list"):
         convx.convert_([depthwise()])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"algorithm must be of type str, got None"):
+        convx.convert_(Block(), algorithm=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"filter_fn must be a function of \(layer, name\), got Tensor"):
+        convx.convert_(Block(), torch.randn(1, 4, 8, 8))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got str"):
+        convx.revert_("x")  # type: ignore[arg-type]
 
 
 class OverridesForward(nn.Conv2d):
@@ -213,6 +220,50 @@ def test_parametrized_layers() -> None:
         convx.revert_(layer)
     parametrize.remove_parametrizations(layer, "weight")
     assert convx.revert_(layer) == 1 and type(layer) is nn.Conv2d
+
+
+def test_compiled_convolutions_are_left_with_a_reason() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU()), torch.randn(1, 4, 8, 8)
+    for compiled in (torch.jit.script(model), torch.jit.trace(model, x)):
+        (row,) = convx.convert_(torch.nn.Sequential(compiled)).left
+        assert row.name == "0.0" and "convert the model before" in row.reason
+    exported = torch.export.export(model.eval(), (x,)).module()
+    (row,) = convx.convert_(exported).left
+    assert row.name == "conv2d" and "before it is exported" in row.reason
+
+
+def test_a_converted_layer_is_one_node_for_fx() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU()).eval(), torch.randn(1, 4, 8, 8)
+    convx.convert_(model)
+    traced = torch.fx.symbolic_trace(model)
+    assert [(node.op, node.target) for node in traced.graph.nodes][1] == ("call_module", "0")
+    assert traced.get_submodule("0") is model[0]
+    with torch.no_grad():
+        assert torch.equal(traced(x), model(x))
+
+
+def test_features_of_a_converted_network() -> None:
+    model, x = torchvision_network("resnet18"), torch.randn(1, 3, 64, 64)
+    extraction = pytest.importorskip("torchvision.models.feature_extraction")
+    expected = extraction.create_feature_extractor(model, ["layer1"])(x)["layer1"]
+    convx.convert_(model)
+    result = extraction.create_feature_extractor(model, ["layer1"])(x)["layer1"]
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_fx_takes_the_functions() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 4, 3, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return convx.functional.conv2d(x, self.weight, padding=1, activation="relu")
+
+    net, x = Net(), torch.randn(1, 4, 8, 8)
+    traced = torch.fx.symbolic_trace(net)
+    assert any(node.target is convx.functional.conv2d for node in traced.graph.nodes)
+    torch.testing.assert_close(traced(x), net(x))
 
 
 def test_hooks_are_kept() -> None:

@@ -135,6 +135,10 @@ def test_weights_of_a_file(tmp_path: Path) -> None:
         (["--weights", "weights.pt"], "--weights needs one --model"),
         (["--weights", "missing.pt", "--model", "resnet18"], "there is no file missing.pt"),
         (["--device", "cpu", "--layout", "nhwc"], "--layout"),
+        (["--device", "foo"], "--device must be cpu or cuda, got 'foo'"),
+        (["--device", "meta"], "--device must be cpu or cuda, got 'meta'"),
+        (["--batch", "0"], "--batch must be at least 1, got 0"),
+        (["--weights", __file__, "--model", "resnet18", "--quick"], "is no state dict"),
         pytest.param(
             ["--device", "cuda"],
             "torch sees no GPU",

@@ -180,6 +180,25 @@ def test_gradients() -> None:
         conv2d_weight_grad(image(), grad.double(), (4, 1, 3, 3), groups=4)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bias": 1.0}, r"bias must be a tensor, got float"),
+        ({"groups": "4"}, r"groups must be of type int, got '4'"),
+        ({"activation": None}, r"activation must be of type str, got None"),
+        ({"algorithm": None}, r"algorithm must be of type str, got None"),
+        ({"packed": "x"}, r"packed must be a PackedFilters, got str"),
+    ],
+)
+def test_arguments_of_another_type(changes: dict[str, Any], message: str) -> None:
+    for call, input, weight in (
+        (conv2d, image(), filters()),
+        (conv1d, torch.randn(2, 4, 9), torch.randn(4, 1, 3)),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call(input, weight, **{"groups": 4, **changes})
+
+
 def test_modules_pass_errors_on() -> None:
     with pytest.raises(BAD, match="activation must be one of"):
         convx.nn.Conv2d(4, 4, 3, groups=4, activation="tanh")(image())

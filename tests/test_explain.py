@@ -100,6 +100,27 @@ def test_errors() -> None:
         convx.explain(input, weight, groups=8, device="xpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("algorithm", "native"), ("stride", 2), ("padding", (1, 1)), ("activation", "relu"), ("groups", 2)],
+)
+def test_a_layers_own_arguments_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} is the layer's own.*got {name}="):
+        convx.explain(torch.nn.Conv2d(4, 4, 3), torch.empty(1, 4, 8, 8), **{name: value})
+
+
+def test_what_is_no_tensor_or_device_is_named() -> None:
+    x, w = torch.empty(1, 4, 8, 8), torch.empty(4, 4, 3, 3)
+    with pytest.raises(TypeError, match="input must be a tensor, got str"):
+        convx.explain("a", w)
+    with pytest.raises(TypeError, match="weight must be a tensor, got NoneType"):
+        convx.explain(x, None)
+    with pytest.raises(TypeError, match="the layer's input must be a tensor, got NoneType"):
+        convx.explain(torch.nn.Conv2d(4, 4, 3), None)
+    with pytest.raises(ValueError, match=r"device must be a torch device or one of .*h200.*, got 'h300'"):
+        convx.explain(x, w, device="h300")
+
+
 def test_gpu_traits_come_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = SimpleNamespace(
         name="NVIDIA H200",

@@ -180,6 +180,15 @@ def test_copies_remember_nothing(how: Callable[[convx.nn.Conv2d], convx.nn.Conv2
 
 
 @torch.no_grad()
+def test_a_list_that_is_changed_in_place_is_another_call() -> None:
+    packed, x, weight, stride = PackedFilters(), _input(1, 6, 9, 9), torch.randn(10, 6, 3, 3), [1, 1]
+    for height in (1, 2, 1):
+        stride[0] = height
+        result = convx.functional.conv2d(x, weight, stride=stride, algorithm="native", packed=packed)
+        assert torch.equal(result, torch.nn.functional.conv2d(x, weight, stride=(height, 1)))
+
+
+@torch.no_grad()
 def test_many_sizes_do_not_pile_up() -> None:
     packed, weight = PackedFilters(), torch.randn(10, 6, 3, 3)
     for size in range(3, 5 + _MOST):

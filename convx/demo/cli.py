@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import platform
 import time
 from collections.abc import Sequence
@@ -45,7 +46,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         parser.error("--weights needs one --model, the network that the file belongs to")
     if options.weights and not options.weights.is_file():
         parser.error(f"--weights: there is no file {options.weights}")
-    device = torch.device(options.device or _best_device())
+    if options.batch is not None and options.batch < 1:
+        parser.error(f"--batch must be at least 1, got {options.batch}")
+    try:
+        device = torch.device(options.device or _best_device())
+    except RuntimeError:
+        parser.error(f"--device must be cpu or cuda, got {options.device!r}")
+    if device.type not in ("cpu", "cuda"):
+        parser.error(f"--device must be cpu or cuda, got {options.device!r}")
     if not torch.cuda.is_available() and device.type == "cuda":
         parser.error(f"--device {options.device}: torch sees no GPU here")
     batch_size = options.batch or (32 if device.type == "cuda" else 1)
@@ -60,6 +68,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         models = {name: networks.build(name, options.weights, calibration) for name in names}
     except (ValueError, RuntimeError) as error:  # an unknown network, or a file of another one
         parser.error(str(error))
+    except (AttributeError, IndexError, EOFError, pickle.UnpicklingError):
+        parser.error(f"--weights: {options.weights} is no state dict that torch.save has written")
 
     results: list[NetworkResult] = []
     with tqdm(
