@@ -117,7 +117,7 @@ def test_every_kernel_of_every_instruction_set(isa: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["strip", "row_reuse", "column_reuse", "both", "direct"])
+@pytest.mark.parametrize("kernel", ["strip", "rotation", "row_reuse", "column_reuse", "both", "direct"])
 def test_every_kernel_of_a_gpu(kernel: str) -> None:
     dtypes = [dtype for dtype in DTYPES if kernel != "strip" or dtype != torch.float64]  # strip has none
     for shape, border, dtype in product([(3, 37, 75), (1, 130, 257)], BORDERS, dtypes):
@@ -229,6 +229,15 @@ def test_separable(dtype: torch.dtype, border: str, device: str) -> None:
         assert (result.double() - exact).abs().max() <= 4 * epsilon * exact.abs().max()
 
 
+def test_algorithms_of_separable_filters(device: str) -> None:
+    algorithms = ["row_reuse", "direct"] + (["both", "column_reuse", "rotation"] if device == "cuda" else [])
+    images, weights = torch.randn(2, 20, 33, device=device), torch.rand(5, device=device)
+    expected = separable_filter2d(images, weights, weights, "wrap")
+    for algorithm in algorithms:
+        result = separable_filter2d(images, weights, weights, "wrap", algorithm=algorithm)
+        torch.testing.assert_close(result, expected)
+
+
 def test_autocast() -> None:
     images, filter = torch.randn(9, 9), torch.randn(3, 3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -238,6 +247,21 @@ def test_autocast() -> None:
         assert filter2d(photo(9, 9), filter).dtype == torch.uint8
         raw = torch.ops.convx.filter2d.default(images[None], filter[None], "zero", "auto")
         assert raw.dtype == torch.bfloat16
+        assert filter2d(images.to("meta"), filter.to("meta")).dtype == torch.float32  # meta has no autocast
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.uint8])
+def test_autocast_rounds_separable_filters_once(dtype: torch.dtype) -> None:
+    images = photo(20, 33) if dtype == torch.uint8 else random(20, 33, dtype=dtype)
+    weights = torch.tensor([0.1, 0.3, 0.6], dtype=torch.float32 if dtype == torch.uint8 else dtype)
+    kept = dtype in (torch.uint8, torch.float64)
+    cast = (images, weights) if kept else (images.bfloat16(), weights.bfloat16())
+    expected = separable_filter2d(cast[0], cast[1], cast[1], "reflect")
+    calls = [separable_filter2d, torch.compile(separable_filter2d, backend="aot_eager", fullgraph=True)]
+    for call in calls:
+        with torch.autocast("cpu", torch.bfloat16):
+            result = call(images, weights, weights, "reflect")
+        assert result.dtype == expected.dtype and torch.equal(result, expected)
 
 
 def test_the_same_call_gives_the_same_bits(device: str) -> None:

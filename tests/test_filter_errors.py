@@ -27,7 +27,10 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("no filters", {"filter": torch.randn(0, 3, 3)}, r"filter must not be empty, got shape \(0, 3, 3\)"),
     ("empty images", {"images": torch.randn(0, 5)}, r"images must not be empty, got shape \(1, 0, 5\)"),
     ("border", {"border": "mirror"}, r"border must be one of zero, replicate, reflect, wrap; got 'mirror'"),
+    ("no border", {"border": None}, r"border must be one of zero, replicate, reflect, wrap; got None"),
+    ("no algorithm", {"algorithm": None}, r"algorithm must be one of .*auto.*kernels.*, got None"),
     ("algorithm", {"algorithm": "fft"}, r"algorithm 'fft' can't run .*what can: auto, .*row_reuse"),
+    ("list", {"algorithm": "both|direct"}, r"algorithm 'both\|direct' can't run .*what can: auto, "),
     ("kernel", {"filter": torch.randn(4, 4), "algorithm": "both"}, r"algorithm 'both' can't run .*direct"),
     ("device", {"filter": torch.randn(3, 3, device="meta")}, r"filter must be on the device of images.*meta"),
 ]  # fmt: skip
@@ -46,6 +49,8 @@ def test_errors_of_the_separable_filter() -> None:
         separable_filter2d(images, [1.0], [[1, 2, 1]])
     with pytest.raises(ValueError, match=r"column must be float32 for images of float32, got float64"):
         separable_filter2d(images, torch.ones(3, dtype=torch.float64), [1.0])
+    with pytest.raises(ValueError, match=r"algorithm 'both' can't run .*3x1.*what can: auto, "):
+        separable_filter2d(images, torch.ones(3), torch.ones(3), algorithm="both")
 
 
 def test_meta_and_fakes_have_the_real_shapes_and_errors() -> None:
@@ -53,7 +58,7 @@ def test_meta_and_fakes_have_the_real_shapes_and_errors() -> None:
         real = filter2d(images, filter)
         fake = filter2d(images.to("meta"), filter.to("meta"))
         assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
-    for _, change, message in ERRORS[2:-3]:
+    for _, change, message in ERRORS[2:-4]:
         arguments = {"images": torch.randn(5, 5), "filter": torch.randn(3, 3), **change}
         arguments = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in arguments.items()}
         with pytest.raises((ValueError, RuntimeError, TypeError), match=message):

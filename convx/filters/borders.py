@@ -15,6 +15,12 @@ from torch import Tensor
 BORDERS = ("zero", "replicate", "reflect", "wrap")
 
 
+def require_border(border: str) -> str:
+    if border not in BORDERS:
+        raise ValueError(f"border must be one of {', '.join(BORDERS)}; got {border!r}")
+    return border
+
+
 class Run(NamedTuple):
     """Elements of an axis that lie side by side in the padded axis."""
 

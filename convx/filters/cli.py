@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,39 +47,74 @@ def apply(photo: Tensor, options: argparse.Namespace) -> Tensor:
     if options.gaussian is not None:
         if not 0 < options.gaussian < float("inf"):
             raise CommandError(f"--gaussian takes a sigma above 0, in pixels, got {options.gaussian}")
-        return GaussianBlur2d(options.gaussian, border=options.border)(photo)  # type: ignore[no-any-return]
+        blur = GaussianBlur2d(options.gaussian, border=options.border)
+        return blur.to(photo.device)(photo)  # type: ignore[no-any-return]
     if options.sobel:
-        return Sobel2d(border=options.border)(photo)  # type: ignore[no-any-return]
-    weights = torch.tensor(parse_filter(options.filter), dtype=torch.float32, device=photo.device)
+        return Sobel2d(border=options.border).to(photo.device)(photo)  # type: ignore[no-any-return]
+    weights = torch.tensor(parse_filter(options.filter), dtype=torch.float32)
     if options.normalize:
         total = weights.sum()
         if total == 0:
             raise CommandError("--normalize divides by the sum of the filter, which is 0")
         weights = weights / total
-    return filter2d(photo, weights, options.border)
+    return filter2d(photo, weights.to(photo.device), options.border)
 
 
-def _pillow() -> Any:
+def filtered(photo: Tensor, options: argparse.Namespace) -> Tensor:
+    """What apply makes of a photo on the device that the command names."""
     try:
-        from PIL import Image
+        photo = photo.to(options.device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # torch without that device asserts
+        raise CommandError(f"--device {options.device}: {error}") from None
+    try:
+        return apply(photo, options).cpu()
+    except (RuntimeError, ValueError, OverflowError) as error:
+        raise CommandError(f"the photo can't be filtered on {options.device}: {error}") from None
+
+
+def _library(module: str) -> Any:
+    """A module that photos need and torch does not."""
+    try:
+        return importlib.import_module(module)
     except ImportError as error:
-        raise CommandError(f"photos are read and written by Pillow: pip install pillow ({error})") from None
-    return Image
+        raise CommandError(
+            f"photos are read and written by Pillow and numpy: pip install pillow numpy ({error})"
+        ) from None
 
 
-def read(path: Path, gray: bool) -> tuple[Tensor, Tensor | None]:
-    """A photo as (1 or 3, height, width) in uint8, and its transparency as (1, height, width)."""
-    import numpy as np
-
-    try:
-        image = _pillow().open(path)
-        image.load()
-    except OSError as error:
-        raise CommandError(f"{path} can't be read as a photo: {error}") from None
+def _require_8_bits(path: Path, image: Any) -> None:
+    """Of a photo before it is loaded: of colours with 16 bits Pillow loads the upper 8 without a word."""
+    if any(re.search(";16[BLN]", str(arguments)) for *_, arguments in image.tile):
+        raise CommandError(f"{path} has 16 bits a channel; photos of 8 bits a channel are supported")
     if image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
         raise CommandError(
             f"{path} has pixels of mode {image.mode}; photos of 8 bits a channel are supported"
         )
+
+
+def _upright(image: Any) -> Any:
+    """As its camera was held; a photo stays as it lies where its EXIF data can't be read."""
+    try:
+        return _library("PIL.ImageOps").exif_transpose(image)
+    except SyntaxError:
+        return image
+
+
+def _open(path: Path) -> Any:
+    pillow = _library("PIL.Image")
+    try:
+        image = pillow.open(path)
+        _require_8_bits(path, image)
+        image.load()
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise CommandError(f"{path} can't be read as a photo: {error}") from None
+    return _upright(image)
+
+
+def read(path: Path, gray: bool) -> tuple[Tensor, Tensor | None]:
+    """A photo as (1 or 3, height, width) in uint8, and its transparency as (1, height, width)."""
+    np = _library("numpy")
+    image = _open(path)
     transparent = "A" in image.mode or "transparency" in image.info
     alpha = torch.from_numpy(np.array(image.convert("RGBA"))[None, :, :, 3]) if transparent else None
     gray = gray or image.mode in ("1", "L", "LA")
@@ -85,11 +123,18 @@ def read(path: Path, gray: bool) -> tuple[Tensor, Tensor | None]:
 
 
 def write(path: Path, photo: Tensor, alpha: Tensor | None) -> None:
+    """Into memory first, so that a file that is there already outlives a photo that can't be written."""
     channels = [photo] if alpha is None else [photo, alpha]
     pixels = torch.cat(channels).permute(1, 2, 0).contiguous().squeeze(-1).numpy()
+    pillow = _library("PIL.Image")
+    format = pillow.registered_extensions().get(path.suffix.lower())
+    if format not in pillow.SAVE:
+        raise CommandError(f"{path} can't be written: Pillow writes no files of type '{path.suffix}'")
+    encoded = io.BytesIO()
     try:
-        _pillow().fromarray(pixels).save(path)
-    except (OSError, ValueError, KeyError) as error:
+        pillow.fromarray(pixels).save(encoded, format)
+        path.write_bytes(encoded.getvalue())
+    except Exception as error:  # each of Pillow's writers has errors of its own
         raise CommandError(f"{path} can't be written: {error}") from None
 
 
@@ -121,11 +166,7 @@ def main(arguments: list[str]) -> int:
         if options.normalize and options.filter is None:
             raise CommandError("--normalize goes with --filter")
         photo, alpha = read(options.photo, options.gray or options.sobel)
-        try:
-            photo = photo.to(options.device)
-        except (RuntimeError, AssertionError) as error:  # torch without that device asserts
-            raise CommandError(f"--device {options.device}: {error}") from None
-        result = apply(photo, options).cpu()
+        result = filtered(photo, options)
         write(options.output, result, alpha)
     except CommandError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

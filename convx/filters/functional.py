@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx.filters import operator
+from convx.filters import borders, operator
 
 
 def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
@@ -37,6 +37,11 @@ def _require_images(images: object) -> Tensor:
     return images
 
 
+def _require_algorithm(algorithm: object) -> None:
+    if not isinstance(algorithm, str):
+        raise ValueError(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
+
+
 def filter2d(
     images: Tensor,
     filter: Tensor | Any,
@@ -57,8 +62,10 @@ def filter2d(
             all. Dtype and device of images; float32 for uint8 images. Integers and lists are converted.
         border: what is outside of an image: "zero"; "replicate", its edge; "reflect", its mirror image
             without the edge itself; "wrap", the image again. Any filter size works with any of them.
-        algorithm: "auto" or a kernel: on CPUs "both", "row_reuse", "column_reuse" or "direct", on GPUs also
-            "strip", the last for every filter and the others for the common ones.
+        algorithm: "auto" or one kernel, no list as conv2d takes. "row_reuse" and "direct" run every filter;
+            "both" and "column_reuse" too on GPUs, on CPUs squares of 3, 5 and 7 without float64. GPUs alone
+            have "strip", for squares of 3, 5, 7 and 9 without float64, and "rotation", for filters up to some
+            100x100 (float64: 75x75) that are no wider than some 120.
 
     Returns:
         (..., height, width) for (R, S), (..., filters, height, width) for a bank, of the images' dtype.
@@ -81,6 +88,8 @@ def filter2d(
     torch.Size([3, 480, 640])
     """
     images = _require_images(images)
+    borders.require_border(border)
+    _require_algorithm(algorithm)
     filter = _as_filter("filter", filter, images)
     if filter.dim() not in (2, 3):
         raise ValueError(
@@ -113,11 +122,14 @@ def separable_filter2d(
         images: (..., height, width), as in filter2d.
         column: (R,), weights along the height; as in filter2d's filter.
         row: (S,), weights along the width.
-        border, algorithm: as in filter2d; the algorithm runs both passes.
+        border: as in filter2d.
+        algorithm: as in filter2d. It runs both passes, whose filters are (R, 1) and (1, S): "row_reuse" and
+            "direct" can, on GPUs "both", "column_reuse" and "rotation" too, "strip" nowhere.
 
     Returns:
         As filter2d: (..., height, width). What is between the passes is float32 for uint8, float16 and
-        bfloat16 images, so that results are rounded once.
+        bfloat16 images, so that results are rounded once; under torch.autocast too, which rounds float
+        images and weights before.
 
     Errors and derivatives as in filter2d.
 
@@ -128,28 +140,36 @@ def separable_filter2d(
     torch.Size([512, 512])
     """
     images = _require_images(images)
-    vectors = []
-    for name, vector in (("column", column), ("row", row)):
-        vector = _as_filter(name, vector, images)
-        if vector.dim() != 1:
-            raise ValueError(
-                f"{name} must have 1 dimension (the filter's weights along it), got {vector.dim()}: shape "
-                f"{tuple(vector.shape)}"
-            )
-        wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
-        if vector.dtype != wanted:
-            raise ValueError(
-                f"{name} must be {operator.name_of(wanted)} for images of {operator.name_of(images.dtype)}, "
-                f"got {operator.name_of(vector.dtype)}; convert one of them with .to()"
-            )
-        vectors.append(vector)
+    column, row = _as_filter("column", column, images), _as_filter("row", row, images)
+    images, column, row = operator.autocast(images, column, row)
+    _require_vector("column", column, images)
+    _require_vector("row", row, images)
+    return two_passes(images, column, row, border, algorithm)
+
+
+def _require_vector(name: str, vector: Tensor, images: Tensor) -> None:
+    if vector.dim() != 1:
+        raise ValueError(
+            f"{name} must have 1 dimension (the filter's weights along it), got {vector.dim()}: shape "
+            f"{tuple(vector.shape)}"
+        )
+    wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
+    if vector.dtype != wanted:
+        raise ValueError(
+            f"{name} must be {operator.name_of(wanted)} for images of {operator.name_of(images.dtype)}, "
+            f"got {operator.name_of(vector.dtype)}; convert one of them with .to()"
+        )
+
+
+def two_passes(images: Tensor, column: Tensor, row: Tensor, border: str, algorithm: str) -> Tensor:
+    """separable_filter2d of what autocast has cast; weights of narrow images may be float32."""
     narrow = images.dtype in (torch.uint8, torch.float16, torch.bfloat16)
+    wide = images.float() if narrow else images
     if narrow:
-        vectors = [vector.float() for vector in vectors]
-    between = filter2d(
-        images.float() if narrow else images, vectors[0].unsqueeze(1), border, algorithm=algorithm
-    )
-    result = filter2d(between, vectors[1].unsqueeze(0), border, algorithm=algorithm)
+        column, row = column.float(), row.float()
+    with operator.without_autocast(images):
+        between = filter2d(wide, column.unsqueeze(1), border, algorithm=algorithm)
+        result = filter2d(between, row.unsqueeze(0), border, algorithm=algorithm)
     if images.dtype == torch.uint8:
         return result.nan_to_num(0, 255, 0).round().clamp(0, 255).to(torch.uint8)
     return result.to(images.dtype)

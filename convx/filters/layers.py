@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from convx import _eager
-from convx.filters import borders, functional
-
-
-def _require_border(border: str) -> str:
-    if border not in borders.BORDERS:
-        raise ValueError(f"border must be one of {', '.join(borders.BORDERS)}; got {border!r}")
-    return border
+from convx.filters import functional
+from convx.filters.borders import require_border
+from convx.filters.operator import autocast, name_of, without_autocast
 
 
 class Filter2d(torch.nn.Module):
@@ -45,6 +44,8 @@ class Filter2d(torch.nn.Module):
     ) -> None:
         super().__init__()
         values = filter if isinstance(filter, Tensor) else torch.tensor(filter)
+        if values.is_complex():
+            raise ValueError(f"filter must have real numbers, got {name_of(values.dtype)}")
         if not values.is_floating_point():
             values = values.to(torch.get_default_dtype())
         if values.dim() not in (2, 3) or 0 in values.shape:
@@ -52,7 +53,7 @@ class Filter2d(torch.nn.Module):
                 f"filter must be (height, width) or a bank (filters, height, width), none of them empty, got "
                 f"shape {tuple(values.shape)}"
             )
-        self.border = _require_border(border)
+        self.border = require_border(border)
         self.algorithm = algorithm
         if trainable:
             self.filter = torch.nn.Parameter(values.detach().clone())
@@ -70,18 +71,30 @@ class Filter2d(torch.nn.Module):
         return text if self.algorithm == "auto" else f"{text}, algorithm={self.algorithm}"
 
 
-def _gaussian(sigma: float, extent: int) -> Tensor:
+def _gaussian(sigma: float, extent: int, device: torch.device | None) -> Tensor:
     """Weights at the middles of the pixels, in float64, with sum 1."""
-    places = torch.arange(extent, dtype=torch.float64) - (extent - 1) / 2
+    places = torch.arange(extent, dtype=torch.float64, device=device) - (extent - 1) / 2
     weights = torch.exp(-0.5 * (places / sigma) ** 2)
     return weights / weights.sum()
 
 
-def _pair(name: str, value: Any, kind: type) -> tuple[Any, Any]:
-    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
-    if len(pair) != 2 or not all(isinstance(each, (int, kind)) for each in pair):
-        raise ValueError(f"{name} takes one number or a pair (height, width), got {value!r}")
-    return pair
+def _plain(value: Any) -> Any:
+    """numpy's and torch's numbers as Python's."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _real(value: Any) -> float:
+    return float(value if isinstance(value, numbers.Real) else operator.index(value))
+
+
+def _pair(name: str, kind: str, value: Any, convert: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """(height, width), each converted, from one number or two; convert raises TypeError for what is none."""
+    given = _plain(value)
+    pair = [_plain(each) for each in given] if isinstance(given, Sequence) else [given, given]
+    if len(pair) == 2 and not any(isinstance(each, bool) for each in pair):
+        with suppress(TypeError):
+            return convert(pair[0]), convert(pair[1])
+    raise ValueError(f"{name} takes one {kind} or a pair (height, width), got {value!r}")
 
 
 class GaussianBlur2d(torch.nn.Module):
@@ -92,9 +105,10 @@ class GaussianBlur2d(torch.nn.Module):
         size: extent of the filter in pixels, odd, an int or (height, width). Default: up to 3 sigma to each
             side, where 0.3 % of a Gaussian lie beyond.
         border: "zero", "replicate", "reflect" or "wrap". Default "reflect", which keeps edges' brightness.
-        algorithm: as in filter2d. Default "auto".
+        algorithm: as in separable_filter2d. Default "auto".
 
-    Input (..., height, width) of every dtype of filter2d, the result alike. The weights have the sum 1.
+    Input (..., height, width) of every dtype of filter2d, the result alike. The weights have the sum 1: they
+    are float64 for float64 images and float32 for all others, whatever dtype the layer is moved to.
 
     >>> import torch, convx
     >>> blur = convx.nn.GaussianBlur2d(1.5)
@@ -114,23 +128,34 @@ class GaussianBlur2d(torch.nn.Module):
         algorithm: str = "auto",
     ) -> None:
         super().__init__()
-        self.sigma: tuple[float, float] = _pair("sigma", sigma, float)
+        self.sigma: tuple[float, float] = _pair("sigma", "number", sigma, _real)
         if not all(0 < each < math.inf for each in self.sigma):
             raise ValueError(f"sigma must be above 0 and finite, got {sigma!r}")
         if size is None:
             size = tuple(2 * math.ceil(3 * each) + 1 for each in self.sigma)
-        self.size: tuple[int, int] = _pair("size", size, int)
+        self.size: tuple[int, int] = _pair("size", "int", size, operator.index)
         if not all(each >= 1 and each % 2 == 1 for each in self.size):
             raise ValueError(f"size must be odd and at least 1, so that the blur moves nothing, got {size!r}")
-        self.border = _require_border(border)
+        self.border = require_border(border)
         self.algorithm = algorithm
+        self._set_weights(None)
+
+    def _set_weights(self, device: torch.device | None) -> None:
         for name, spread, extent in zip(("column", "row"), self.sigma, self.size, strict=True):
-            self.register_buffer(name, _gaussian(spread, extent), persistent=False)
+            self.register_buffer(name, _gaussian(spread, extent, device), persistent=False)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        before = self.column
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.column is not before:  # half() rounds: the sum would not be 1 any more
+            self._set_weights(self.column.device)
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
-        wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
-        return functional.separable_filter2d(
-            images, self.column.to(wanted), self.row.to(wanted), self.border, algorithm=self.algorithm
+        (images,) = autocast(images)
+        wanted = torch.float64 if images.dtype == torch.float64 else torch.float32
+        return functional.two_passes(
+            images, self.column.to(wanted), self.row.to(wanted), self.border, self.algorithm
         )
 
     def extra_repr(self) -> str:
@@ -183,17 +208,19 @@ class Sobel2d(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.magnitude, self.normalized = magnitude, normalized
-        self.border = _require_border(border)
+        self.border = require_border(border)
         self.algorithm = algorithm
         across = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
         bank = torch.stack([across, across.t()]) / (8 if normalized else 1)
         self.register_buffer("filter", bank, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
+        (images,) = autocast(images)
         values = images.float() if images.dtype == torch.uint8 else images
-        both = functional.filter2d(
-            values, self.filter.to(values.dtype), self.border, algorithm=self.algorithm
-        )
+        with without_autocast(images):
+            both = functional.filter2d(
+                values, self.filter.to(values.dtype), self.border, algorithm=self.algorithm
+            )
         if not self.magnitude:
             return both
         length = _length(*both.unbind(-3))

@@ -8,6 +8,7 @@ than zero pad before one and add back after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -182,8 +183,8 @@ def filter2d(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Te
     """The operator, the cheapest way that is right here; see convx._eager."""
     if _eager._takes_registered_path(images, filters, None):
         return operator(images, filters, border, algorithm)
-    if autocast_active() and torch.is_autocast_enabled(images.device.type):
-        images, filters = _autocast_cast(images, filters, images.device.type)
+    if _autocasts(images):
+        images, filters = _autocast_cast(images.device.type, images, filters)
     floating = images.is_floating_point()
     if floating and _eager._is_transformed():
         return _transformed(images, filters, border, algorithm)  # type: ignore[no-any-return]
@@ -195,12 +196,32 @@ def filter2d(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Te
         return operator(images, filters, border, algorithm)
 
 
-def _autocast_cast(images: Tensor, filters: Tensor, device_type: str) -> tuple[Tensor, Tensor]:
+def _autocasts(images: Tensor) -> bool:
+    """Whether torch.autocast is on for their device; torch raises for one that has none, as meta."""
+    if not autocast_active():
+        return False
+    device_type = images.device.type
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def autocast(images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:
+    """What torch.autocast, where it is on, makes of them before they are filtered."""
+    if not _autocasts(images):
+        return images, *filters
+    return _autocast_cast(images.device.type, images, *filters)
+
+
+def without_autocast(images: Tensor) -> AbstractContextManager[Any]:
+    """For filters that keep float32 inside, whatever torch.autocast made of their images."""
+    return torch.autocast(images.device.type, enabled=False) if _autocasts(images) else nullcontext()
+
+
+def _autocast_cast(device_type: str, images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:
     """As a convolution's arguments; uint8 images and their filters stay."""
     if not images.is_floating_point():
-        return images, filters
+        return images, *filters
     dtype = torch.get_autocast_dtype(device_type)
-    return ops.autocast_cast(images, dtype), ops.autocast_cast(filters, dtype)
+    return tuple(ops.autocast_cast(each, dtype) for each in (images, *filters))
 
 
 def _autocast(device_type: str) -> Callable[..., Tensor]:
@@ -210,7 +231,7 @@ def _autocast(device_type: str) -> Callable[..., Tensor]:
 
     def call(images: Tensor, filters: Tensor, *rest: Any) -> Tensor:
         with torch._C._ExcludeDispatchKeyGuard(excluded):
-            return operator(*_autocast_cast(images, filters, device_type), *rest)
+            return operator(*_autocast_cast(device_type, images, filters), *rest)
 
     return call
 
