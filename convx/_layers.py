@@ -11,7 +11,7 @@ import torch
 from torch.nn import Module
 from torch.nn.modules.conv import _ConvNd
 
-from convx import _planning
+from convx import _planning, ops
 from convx._arguments import is_channels_last, padding_1d, padding_2d, pair, single, tf32_setting
 
 
@@ -23,6 +23,18 @@ class Call:
     channels_last: bool
     dtype: torch.dtype
     device: torch.device
+
+    @classmethod
+    def of(cls, input: torch.Tensor) -> Call:
+        """A call with a 4D input, in the dtype that autocast casts it to."""
+        return cls(tuple(input.shape), is_channels_last(input), _dtype_of_call(input), input.device)
+
+
+def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
+    where = input.device.type
+    if not (torch.amp.is_autocast_available(where) and torch.is_autocast_enabled(where)):
+        return input.dtype
+    return ops.autocast_cast(input.new_empty(0), torch.get_autocast_dtype(where)).dtype
 
 
 def convolutions(model: Module) -> dict[Module, list[str]]:
@@ -51,21 +63,21 @@ def record_calls(model: Module, layers: Sequence[Module], example_input: Any) ->
     """The distinct inputs of each layer in one forward of the model."""
     calls: dict[Module, list[Call]] = {layer: [] for layer in layers}
 
-    def record(layer: Module, arguments: tuple[Any, ...]) -> None:
-        if not arguments or not isinstance(arguments[0], torch.Tensor):
+    def record(layer: Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        input = arguments[0] if arguments else named.get("input")
+        if not isinstance(input, torch.Tensor):
             return
-        input = arguments[0]
         rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
         if input.dim() == rank - 1:
             input = input.unsqueeze(0)
         if rank == 3 and input.dim() == 3:
             input = input.unsqueeze(2)
         if input.dim() == 4:
-            call = Call(tuple(input.shape), is_channels_last(input), input.dtype, input.device)
+            call = Call.of(input)
             if call not in calls[layer]:
                 calls[layer].append(call)
 
-    handles = [layer.register_forward_pre_hook(record) for layer in layers]
+    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
     try:
         with _evaluating(model):
             if isinstance(example_input, dict):
@@ -102,17 +114,25 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
     if layer.padding_mode != "zeros":  # torch pads first with values
         height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
         size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
-    return _planning.problem(
-        operation,
-        call.dtype,
-        call.channels_last,
-        size,
-        weight_size,
-        strides,
-        paddings,
-        dilations,
-        layer.groups,
-        layer.bias is not None,
-        getattr(layer, "activation", "none"),
-        tf32_setting(call.device.type == "cuda", call.dtype),
-    )
+
+    def of_layout(channels_last: bool) -> Any:
+        return _planning.problem(
+            operation,
+            call.dtype,
+            channels_last,
+            size,
+            weight_size,
+            strides,
+            paddings,
+            dilations,
+            layer.groups,
+            layer.bias is not None,
+            getattr(layer, "activation", "none"),
+            tf32_setting(call.device.type == "cuda", call.dtype),
+        )
+
+    problem = of_layout(call.channels_last)
+    # This operator has its layout from output_grad, which counts as NCHW where its memory can be either.
+    if operation == "input_grad" and 1 in (problem.out_channels, problem.out_height * problem.out_width):
+        return of_layout(False)
+    return problem

@@ -1,22 +1,24 @@
-"""convx.tune: profiling, that the choice reaches dispatch, the command."""
+"""convx.tune: profiling, that the choice reaches dispatch."""
 
 from __future__ import annotations
 
 import builtins
+import itertools
 import threading
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from tuned import CPU, depthwise, own_folder, plans, record
+from tuned import CPU, depthwise, here, own_folder, plans, record
 
 import convx
 from convx import _core
 from convx.tune import profiler, records
 from convx.tune import tuning as tuning_module
-from convx.tune.cli import main as tune_command
 
 __all__ = ["own_folder"]
 
@@ -75,6 +77,33 @@ def test_a_contender_that_fails_is_left_out() -> None:
     assert timings["bad"].failure == "RuntimeError: no such kernel"
     assert profiler.fastest(timings) == "good"
     assert profiler.fastest({"bad": timings["bad"]}) is None
+
+
+class Clock:
+    """Time that passes in calls alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, durations_us: Iterator[float]) -> None:
+        self.us, self.durations = 0.0, durations_us
+        self.indices: list[int] = []
+        monkeypatch.setattr(time, "perf_counter", lambda: self.us / 1e6)
+
+    def call(self, index: int) -> None:
+        self.indices.append(index)
+        self.us += next(self.durations)
+
+
+def test_slow_calls_go_round_all_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, itertools.repeat(3000.0))  # one is a sample by itself
+    profiler.profile({"slow": clock.call}, CPU, sets=5, rounds=7)
+    assert clock.indices == [index % 5 for index in range(len(clock.indices))]
+    assert len(clock.indices) >= 7
+
+
+def test_one_interrupted_call_does_not_make_samples_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, itertools.chain([100.0, 20000.0], itertools.repeat(100.0)))
+    timings = profiler.profile({"quick": clock.call}, CPU, sets=3, rounds=2)
+    assert timings["quick"].us == pytest.approx(100)
+    assert len(clock.indices) > 2 * 20  # 2 ms a sample
 
 
 def test_every_plan_is_an_algorithm() -> None:
@@ -221,6 +250,83 @@ def test_tune_takes_the_fastest_of_every_plan() -> None:
     assert {row.name: row.method for row in taken.converted}["1"] == winners["1, 2"]
 
 
+def test_autocast_decides_which_problem_is_tuned() -> None:
+    layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
+    low = depthwise(dtype="bfloat16")
+    with torch.autocast("cpu", torch.bfloat16):
+        (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
+        double = convx.tune(layer.double(), image.double(), rounds=1, progress=False).rows[0]
+    assert row.problem == low.describe() and "float64" in double.problem  # which autocast leaves alone
+    assert set(row.candidates) == set(plans(low))
+    assert records.find(depthwise(), here()) is None
+
+
+def test_autocast_has_no_say_in_the_measurement() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        row = tuning_module.tune_problem(depthwise(), CPU, rounds=1)
+    assert set(row.candidates) == set(plans(depthwise()))
+
+
+def test_each_setting_of_determinism_has_its_records() -> None:
+    layer, image = nn.Conv2d(8, 8, 3, groups=8), torch.randn(1, 8, 10, 12)
+    was = torch.are_deterministic_algorithms_enabled()
+    try:
+        for setting, is_new in ((True, True), (False, True), (True, False)):
+            torch.use_deterministic_algorithms(setting)
+            (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
+            assert row.is_new == is_new
+    finally:
+        torch.use_deterministic_algorithms(was)
+
+
+@pytest.mark.parametrize(
+    ("layer", "image"),
+    [
+        (convx.nn.Conv2d(8, 1, 1), torch.randn(2, 8, 5, 5)),
+        (convx.nn.Conv2d(8, 6, 5), torch.randn(2, 8, 5, 5)),
+        (convx.nn.Conv2d(8, 6, 1), torch.randn(2, 8, 5, 5)),
+    ],
+    ids=["one channel out", "one pixel out", "neither"],
+)
+def test_the_choice_of_an_input_grad_reaches_dispatch(layer: convx.nn.Conv2d, image: torch.Tensor) -> None:
+    """Also where the output's memory can be either layout, and the operator takes it for NCHW."""
+    image = image.to(memory_format=torch.channels_last).requires_grad_()
+    layer.weight.requires_grad_(False)
+    convx.tune(layer, image, operations=("input_grad",), rounds=1, progress=False)
+    (path,) = records.folder().glob("*.json")
+    tuned = records._parse(path)
+    for algorithm in ("native", next(name for name in tuned.candidates if "native" not in name)):
+        records.remember(replace(tuned, algorithm=algorithm))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            layer(image).sum().backward()
+        events = {event.key for event in seen.key_averages()}
+        assert ("aten::convolution_backward" in events) == (algorithm == "native")
+
+
+class Mixed(nn.Module):
+    """Layers that convx can and can't plan, called by keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real = nn.Conv2d(4, 8, 1)
+        self.complex = nn.Conv2d(8, 8, 1, dtype=torch.complex64)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        real: torch.Tensor = self.real(input=image)
+        return self.complex(input=real.to(torch.complex64)).abs()  # type: ignore[no-any-return]
+
+
+def test_layers_that_no_kernel_can_run_are_left() -> None:
+    report = convx.tune(Mixed(), torch.randn(1, 4, 5, 5), rounds=1, progress=False)
+    assert [row.layers for row in report.rows] == ["real"]
+    assert list(report.left) == ["complex"]
+    assert str(report).splitlines()[-1].startswith("left complex: dtype torch.complex64 is not supported")
+    with pytest.raises(ValueError, match=r"none of .* can be tuned: \(model\): dtype torch.complex64"):
+        convx.tune(Mixed().complex, torch.randn(1, 8, 5, 5, dtype=torch.complex64), progress=False)
+    with pytest.raises(ValueError, match="nothing can be measured on device 'meta'"):
+        convx.tune(nn.Conv2d(4, 8, 1, device="meta"), torch.randn(1, 4, 5, 5, device="meta"))
+
+
 def test_the_table_tells_plans_of_one_name_apart_by_what_differs() -> None:
     def row(winner: str, before: str) -> tuning_module.TunedProblem:
         return tuning_module.TunedProblem("0", "forward", before, 20.0, winner, 10.0, {}, True)
@@ -238,7 +344,13 @@ def test_the_table_tells_plans_of_one_name_apart_by_what_differs() -> None:
         ({"layer_or_model": "resnet18"}, TypeError, "must be a torch.nn.Module, got str"),
         ({"layer_or_model": nn.Linear(2, 2)}, ValueError, "reaches no Conv1d or Conv2d"),
         ({"operations": ("backward",)}, ValueError, "forward, input_grad, weight_grad, got 'backward'"),
+        ({"operations": ()}, ValueError, r"one or more of forward, input_grad, weight_grad, got \(\)"),
+        ({"operations": "forward"}, TypeError, "operations must be a sequence, .*got 'forward'"),
+        ({"operations": None}, TypeError, "operations must be a sequence, .*got None"),
+        ({"operations": ["forward", None]}, ValueError, "forward, input_grad, weight_grad, got None"),
         ({"rounds": 0}, ValueError, "rounds must be at least 1, got 0"),
+        ({"rounds": 2.5}, TypeError, r"rounds must be an int, got 2.5 \(float\)"),
+        ({"rounds": "3"}, TypeError, r"rounds must be an int, got '3' \(str\)"),
     ],
 )
 def test_bad_input(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -261,35 +373,6 @@ def test_tune_needs_no_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", fails)
     report = convx.tune(nn.Conv2d(8, 8, 3, groups=8), torch.randn(1, 8, 9, 9), rounds=1)
     assert report.rows[0].is_new
-
-
-def test_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "my_networks.py").write_text(
-        "from torch import nn\n"
-        "def small(): return nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6))\n"
-        "def wrong(): return 5\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    arguments = ["my_networks:small", "--size", "10", "--device", "cpu", "--rounds", "1", "--quiet"]
-    assert tune_command([*arguments, "--training", "--channels-last"]) == 0
-    assert "6 problems, 6 measured now" in capsys.readouterr().out
-    assert tune_command([*arguments, "--channels-last"]) == 0
-    assert "2 problems, 0 measured now" in capsys.readouterr().out
-    from convx.__main__ import main
-
-    assert main(["tune", *arguments]) == 0
-    for wrong in (
-        ["my_networks:wrong"],
-        ["my_networks:none"],
-        ["no_such_network"],
-        [*arguments, "--batch", "0"],
-    ):
-        with pytest.raises(SystemExit):
-            tune_command(wrong)
-    errors = capsys.readouterr().err
-    assert "makes a int" in errors and "no model 'no_such_network'" in errors and "--batch must be" in errors
 
 
 @pytest.mark.gpu

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tuned import depthwise, own_folder
+from tuned import CPU, depthwise, own_folder
 
-from convx import _core
-from convx.tune import compiler, generated, kernels, records
+from convx import _core, _planning
+from convx.tune import compiler, generated, kernels, profiler, records
+from convx.tune import tuning as tuning_module
 
 __all__ = ["own_folder"]
 
@@ -29,14 +31,19 @@ class Compiles:
         return f"binary of {text}".encode()
 
 
+def pointwise(in_channels: int) -> _core.Problem:
+    sizes = {"batch": 2, "in_channels": in_channels, "out_channels": 24, "in_height": 9, "in_width": 9}
+    fields: dict[str, Any] = {**sizes, "filter_height": 1, "filter_width": 1}
+    return _core.Problem(**fields)
+
+
 def generated_record(
     monkeypatch: pytest.MonkeyPatch, in_channels: int
 ) -> tuple[records.Record, dict[str, dict[str, Any]]]:
     """A record whose winner was generated, and all that were offered."""
     monkeypatch.setattr(compiler, "find", lambda backend: Compiles())
     device = _core.Device.known_device("h200")
-    fields = {"batch": 2, "in_channels": in_channels, "out_channels": 24, "in_height": 9, "in_width": 9}
-    problem = _core.Problem(**fields, filter_height=1, filter_width=1)
+    problem = pointwise(in_channels)
     text = records.fields_text(records.problem_fields(problem))
     offered = generated.offer(problem, device, text)
     winner = list(offered)[-1]
@@ -89,6 +96,63 @@ def test_a_generated_winner_comes_back_with_its_record(monkeypatch: pytest.Monke
     assert not records.restore(tuned)
     assert not records.restore(replace(tuned, kernel={**tuned.kernel, "key": "../records/x"}))
     assert _core.select(problem, device).plan.source != "tuned"
+
+
+@pytest.mark.filterwarnings("ignore:convx.tune leaves out")
+def test_only_the_kernels_of_the_call_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of the process, made for an earlier call, would win without being in the record."""
+
+    def generated_ones_win(problem: Any, plans: list[str], *rest: Any) -> dict[str, profiler.Timing]:
+        seen.append(sum("generated" in plan for plan in plans))
+        return {plan: profiler.Timing([1.0 if "generated" in plan else 5.0]) for plan in plans}
+
+    seen: list[int] = []
+    monkeypatch.setattr(compiler, "find", lambda backend: Compiles())
+    monkeypatch.setattr(_planning, "device", lambda where: _core.Device.known_device("h200"))
+    monkeypatch.setattr(tuning_module, "_measure", generated_ones_win)
+    problem = pointwise(in_channels=37)
+    assert "generated" in tuning_module.tune_problem(problem, CPU).winner
+    assert "generated" not in tuning_module.tune_problem(problem, CPU, force=True, generate=False).winner
+    monkeypatch.setattr(generated, "_BEST", 1)
+    assert "generated" in tuning_module.tune_problem(problem, CPU, force=True).winner
+    assert seen[0] > seen[2] > seen[1] == 0
+    kept = records.find(problem, _core.Device.known_device("h200"))
+    assert kept is not None and kept.kernel is not None
+
+
+@pytest.mark.filterwarnings("ignore:convx.tune leaves out")
+def test_tuning_goes_on_where_there_is_room_for_no_more_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_room_for_one(kernel: dict[str, Any], *rest: Any) -> None:
+        if remembered:
+            raise ValueError("there are 1 generated kernels already")
+        remembered.append(kernel)
+        remember(kernel, *rest)
+
+    remembered: list[dict[str, Any]] = []
+    remember = generated.remember
+    monkeypatch.setattr(compiler, "find", lambda backend: Compiles())
+    monkeypatch.setattr(generated, "remember", has_room_for_one)
+    problem, device = pointwise(in_channels=38), _core.Device.known_device("h200")
+    text = records.fields_text(records.problem_fields(problem))
+    with pytest.warns(RuntimeWarning, match="there are 1 generated kernels already") as seen:
+        assert list(generated.offer(problem, device, text).values()) == remembered
+        assert not generated.offer(pointwise(in_channels=39), device, text)
+    assert len(seen) == 1
+
+
+def test_what_others_write_is_not_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels.folder().mkdir(parents=True)
+    part = kernels.folder() / ".another.part"
+    part.write_bytes(bytes(1000))
+    monkeypatch.setattr(kernels, "MOST_BYTES", 500)
+    assert kernels.write("abc", b"an image")
+    assert part.exists() and kernels.read("abc") == b"an image"
+
+
+def test_a_pipe_is_no_kernel() -> None:
+    kernels.folder().mkdir(parents=True)
+    os.mkfifo(kernels.folder() / "abc.bin")
+    assert kernels.read("abc") is None
 
 
 def test_nothing_is_generated_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tuned import damage, depthwise, here, own_folder, plans, record
 
 import convx
 from convx import _core
-from convx.tune import folder, records
+from convx.tune import folder, kernels, records
 
 __all__ = ["own_folder"]
 
@@ -54,8 +54,12 @@ def test_a_record_is_found_again() -> None:
     assert _core.select(problem, here()).plan.source == "tuned"
 
 
-DAMAGES = ("empty", "cut", "binary", "huge", "a list", "another format", "a field too many", "no time")
-DAMAGES += ("no kernel", "a negative time", "no channels", "another name", "a folder")
+DAMAGES = [
+    *("empty", "cut", "binary", "huge", "a list", "another format", "a field too many", "no time"),
+    *("no kernel", "a negative time", "no channels", "another name", "a folder", "a pipe", "deep"),
+    *("a deep environment", "an endless time", "half a character", "two lines", "times in words"),
+    "an endless candidate",
+]
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
@@ -72,6 +76,33 @@ def test_damaged_records_warn_once_and_are_written_anew(kind: str) -> None:
     if kind != "a folder":
         assert records.save(bad)
         assert records.find(depthwise(), here()) == bad
+
+
+def test_what_cannot_be_looked_at_hides_no_record() -> None:
+    """A link to nothing; what another process removes meanwhile looks the same."""
+    assert records.save(record())
+    (records.folder() / "gone.json").symlink_to("nowhere")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert records.load() == 1
+
+
+@pytest.mark.parametrize("algorithm", ["vanished", "depthwise/gone rows=4", "native/matmul"])
+def test_a_plan_that_is_gone_is_measured_anew(algorithm: str) -> None:
+    assert records.save(record(algorithm=algorithm))
+    layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
+    for is_new in (True, False):
+        (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
+        assert row.is_new == is_new and row.winner in plans(depthwise())
+
+
+def test_a_kernel_that_makes_no_sense_is_measured_anew() -> None:
+    kernels.write("abc", b"an image")
+    assert records.save(replace(record(), kernel={"key": "abc", "name": "k"}))
+    layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
+    with pytest.warns(RuntimeWarning, match="passes over the tuning record"):
+        (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
+    assert row.is_new
 
 
 @pytest.mark.parametrize("key", ["convx", "torch", "gpu_runtime", "deterministic", "processor"])
@@ -149,8 +180,32 @@ def test_records_are_read_by_the_next_process(own_folder: Path) -> None:
     assert done.stderr.count("RuntimeWarning") == 1
 
 
+@pytest.mark.filterwarnings("ignore:convx passes over")
+@pytest.mark.parametrize("asked", ["", "~no such user/convx", "x" * 300])
+def test_no_cache_folder(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    """Neither home nor a folder that can be looked into: nothing is kept, and nothing fails."""
+
+    def no_home() -> None:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("CONVX_CACHE_DIR", asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert records.load() == 0
+        assert kernels.read("abc") is None
+    with pytest.warns(RuntimeWarning, match="CONVX_CACHE_DIR names another folder"):
+        assert not records.save(record())
+        assert not kernels.write("abc", b"an image")
+    report = convx.tune(nn.Conv2d(8, 8, 3, groups=8), torch.randn(1, 8, 9, 9), rounds=1, progress=False)
+    assert report.rows[0].is_new
+
+
 def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert folder.cache_folder() == tmp_path / "cache"
+    monkeypatch.setenv("CONVX_CACHE_DIR", "~/kept")
+    assert folder.cache_folder() == Path.home() / "kept"
     monkeypatch.delenv("CONVX_CACHE_DIR")
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

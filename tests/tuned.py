@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,23 @@ def damage(path: Path, kind: str) -> None:
         path.write_text(json.dumps({**data, "kernel": 3}))
     elif kind == "another name":
         path.rename(path.with_name("0" * 32 + ".json"))
+    elif kind == "deep":
+        path.write_text("[" * 200_000)
+    elif kind == "a deep environment":
+        path.write_text(path.read_text().replace('"deterministic": false', '"a": ' + "[" * 900 + "]" * 900))
+    elif kind == "an endless time":
+        path.write_text(json.dumps({**data, "us": 10**400}))
+    elif kind == "half a character":
+        path.write_text(json.dumps({**data, "algorithm": "\ud800"}))
+    elif kind == "two lines":
+        path.write_text(json.dumps({**data, "algorithm": "native\nus = 3"}))
+    elif kind == "times in words":
+        path.write_text(json.dumps({**data, "candidates": {"native": "fast"}}))
+    elif kind == "an endless candidate":
+        path.write_text(json.dumps({**data, "candidates": {"native": float("inf")}}))
+    elif kind == "a pipe":
+        path.unlink()
+        os.mkfifo(path)
     elif kind == "a folder":
         path.unlink()
         path.mkdir()

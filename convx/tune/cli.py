@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import sys
 from collections.abc import Sequence
 
@@ -44,57 +45,102 @@ def _parser() -> argparse.ArgumentParser:
 
 def build(name: str) -> Module:
     """The model of that name, with random weights; ValueError where there is none."""
-    if ":" in name:
-        module, function = name.split(":", 1)
+    module, _, function = name.partition(":")
+    if function.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return _own(name, module, function)
+    tried = []
+    for library, make in (("torchvision", _of_torchvision), ("timm", _of_timm)):
         try:
-            model = getattr(importlib.import_module(module), function)()
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"{name}: {error}") from None
-        if not isinstance(model, Module):
-            raise ValueError(f"{name} makes a {type(model).__name__}, not a torch.nn.Module")
-        return model
+            return make(name)
+        except Exception as error:  # of whatever kind the library has for a name that it doesn't know
+            tried.append(f"{library}: {_said(error)}")
+    raise ValueError(f"no model '{name}' ({'; '.join(tried)}); MODULE:FUNCTION names one of your own")
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _own(name: str, module: str, function: str) -> Module:
+    try:
+        model = getattr(importlib.import_module(module), function)()
+    except Exception as error:  # the user's code may raise anything
+        raise ValueError(
+            f"{name}: {type(error).__name__}: {error}; "
+            "MODULE is imported and FUNCTION called without arguments, and returns the model"
+        ) from error
+    if not isinstance(model, Module):
+        raise ValueError(f"{name} makes a {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def _of_torchvision(name: str) -> Module:
     from convx.demo._torchvision import import_torchvision
 
-    tried = []
+    builder = import_torchvision().models.get_model_builder(name)
+    # Detection and segmentation would fetch weights for what they are built on.
+    backbone = (
+        {"weights_backbone": None} if "weights_backbone" in inspect.signature(builder).parameters else {}
+    )
+    return builder(weights=None, **backbone)  # type: ignore[no-any-return]
+
+
+def _of_timm(name: str) -> Module:
+    return importlib.import_module("timm").create_model(name, pretrained=False)  # type: ignore[no-any-return]
+
+
+def _device(asked: str | None) -> torch.device:
+    """The device of that name, by default the GPU where there is one; ValueError where it can't be had."""
+    name = asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    supported = "cpu, cuda (or cuda:0, cuda:1, ... for one of several GPUs)"
     try:
-        return import_torchvision().models.get_model(name, weights=None)  # type: ignore[no-any-return]
-    except (ImportError, ValueError) as error:
-        tried.append(f"torchvision: {error}")
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"--device {name}: no such device; supported: {supported}") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"--device {name}: nothing can be measured there; supported: {supported}")
+    gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) not in range(gpus):
+        count = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
+        raise ValueError(f"--device {name}: torch sees {count} here")
+    return device
+
+
+def _require_runs(model: Module, name: str, image: torch.Tensor) -> None:
+    """ValueError where the model doesn't take such images."""
     try:
-        timm = importlib.import_module("timm")
-        return timm.create_model(name, pretrained=False)  # type: ignore[no-any-return]
-    except (ImportError, RuntimeError, ValueError) as error:
-        tried.append(f"timm: {error}")
-    raise ValueError(f"no model '{name}' ({'; '.join(tried)}); MODULE:FUNCTION names one of your own")
+        with torch.no_grad():
+            model(image)
+    except Exception as error:  # the model's own
+        raise ValueError(
+            f"{name} can't run on images of shape {tuple(image.shape)}: {_said(error)}; "
+            "--batch, --channels, --size and --dtype give others"
+        ) from error
+
+
+def _model_and_image(options: argparse.Namespace) -> tuple[Module, torch.Tensor]:
+    """What is to be tuned, on its device; ValueError where the options don't go together."""
+    device, dtype = _device(options.device), _DTYPES[options.dtype]
+    model = build(options.model).to(device, dtype).eval()
+    size = (options.batch, options.channels, options.size, options.size)
+    image = torch.randn(size, device=device, dtype=dtype)
+    if options.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        image = image.to(memory_format=torch.channels_last)
+    _require_runs(model, options.model, image)
+    return model, image
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tunes, prints the report, and returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        parser.error(f"--device {options.device}: torch sees no GPU here")
     for name in ("batch", "size", "channels", "rounds"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1")
-    try:
-        model = build(options.model).to(device, _DTYPES[options.dtype]).eval()
-    except ValueError as error:
-        parser.error(str(error))
-    image = torch.randn(
-        options.batch,
-        options.channels,
-        options.size,
-        options.size,
-        device=device,
-        dtype=_DTYPES[options.dtype],
-    )
-    if options.channels_last:
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        image = image.to(memory_format=torch.channels_last)
     operations = ("forward", "input_grad", "weight_grad") if options.training else ("forward",)
     try:
+        model, image = _model_and_image(options)
         report = tune(
             model,
             image,
@@ -104,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             generate=not options.no_generated,
             progress=not options.quiet,
         )
+    except ValueError as error:
+        parser.error(str(error))
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130

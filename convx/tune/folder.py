@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 import warnings
@@ -13,10 +14,20 @@ _warned: set[str] = set()
 
 
 def cache_folder() -> Path:
-    """Where tuning records and compiled kernels are kept: CONVX_CACHE_DIR, else the user's cache folder."""
+    """Where tuning records and compiled kernels are kept: CONVX_CACHE_DIR, else the user's cache folder.
+
+    Where the user has no home folder, one that can't be: nothing is found there, and writing warns.
+    """
+    try:
+        return _cache_folder()
+    except RuntimeError:
+        return Path(os.devnull) / "convx"
+
+
+def _cache_folder() -> Path:
     asked = os.environ.get("CONVX_CACHE_DIR", "").strip()
     if asked:
-        return Path(asked)
+        return Path(asked).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "convx"
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
@@ -28,6 +39,30 @@ def warn_once(kind: str, message: str) -> None:
     if kind not in _warned:
         _warned.add(kind)
         warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def files(folder: Path, pattern: str) -> list[tuple[int, int, Path]]:
+    """Time of modification, bytes and path of each file of a folder, the oldest first; those that can't be
+    looked at are left out: links to nothing, and what another process has removed meanwhile."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in folder.glob(pattern):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime_ns, status.st_size, path))
+    return sorted(found)
+
+
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """What a file says. OSError where it can't be read; ValueError where it is too large, or no plain file:
+    a pipe would be waited for, and a device may have no end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError("it is too large")
+    return data
 
 
 def write_whole(path: Path, data: bytes) -> bool:

@@ -73,7 +73,12 @@ def offer(
             except compiler.CompileError as error:
                 warn_once("compile", f"convx.tune leaves out a generated kernel: {error}")
                 continue
-            remember(kernel, problem_text, image)
+            try:
+                remember(kernel, problem_text, image)
+            except (ValueError, RuntimeError) as error:  # there are as many as a process may have
+                warn_once("generated", f"convx.tune tries no more generated kernels: {error}")
+                pool.shutdown(cancel_futures=True)
+                break
             offered.append(kernel)
     names = {}
     for plan in _libraries.core().candidates("pointwise", problem, device):

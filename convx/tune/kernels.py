@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from convx.tune import compiler
-from convx.tune.folder import cache_folder, write_whole
+from convx.tune.folder import cache_folder, files, read_file, write_whole
 
 FORMAT = "convx kernel 1"
 MOST_BYTES = 256 << 20  # of all kernels; those that were used least recently go first
@@ -31,11 +31,11 @@ def read(key: str) -> bytes | None:
         return None
     path = folder() / f"{key}.bin"
     try:
-        head, image = path.read_bytes().split(b"\n", 1)
+        head, image = read_file(path, MOST_BYTES).split(b"\n", 1)
         facts = json.loads(head)
         if facts != _facts(key, image):
             return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
@@ -56,14 +56,9 @@ def write(key: str, image: bytes) -> bool:
 
 
 def _prune() -> None:
-    files = []
-    with contextlib.suppress(OSError):
-        for path in folder().iterdir():
-            with contextlib.suppress(OSError):  # another process may have removed it
-                status = path.stat()
-                files.append((status.st_mtime_ns, status.st_size, path))
-    total = sum(size for _, size, _ in files)
-    for _, size, path in sorted(files):
+    kept = files(folder(), "*.bin")  # not what others are just writing, which ends in .part
+    total = sum(size for _, size, _ in kept)
+    for _, size, path in kept:
         if total <= MOST_BYTES:
             break
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -15,6 +16,7 @@ Call = Callable[[int], Any]
 """A contender: runs once on one of the rotated sets of operands, and returns its result."""
 
 _LONG_US = 5000.0  # a call this long is measured by itself
+_ESTIMATES = 3  # calls that are timed to know how many make a sample
 
 
 @dataclass
@@ -106,16 +108,22 @@ def fastest(timings: dict[str, Timing]) -> str | None:
 
 def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
     round_us = 2000
+    indices = itertools.cycle(range(sets))  # over all rounds: slow calls are one a round
 
     def run(repeats: int) -> float:
         begin = time.perf_counter()
-        for index in range(repeats):
-            call(index % sets)
+        for index in itertools.islice(indices, repeats):
+            call(index)
         return (time.perf_counter() - begin) * 1e6 / repeats
 
     run(1)
-    repeats = max(1, math.ceil(round_us / max(run(1), 1e-3)))
+    repeats = max(1, math.ceil(round_us / max(_estimate(lambda: run(1)), 1e-3)))
     return lambda: run(repeats)
+
+
+def _estimate(measure: Callable[[], float]) -> float:
+    """The least of a few times of a call: one alone may be another process's."""
+    return min(measure() for _ in range(_ESTIMATES))
 
 
 def _gpu_sampler() -> Callable[[Call, int, torch.device], Callable[[], float]]:
@@ -131,13 +139,17 @@ def _gpu_timer(call: Call, sets: int, device: torch.device, pool: Any) -> Callab
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(stream):
-            call(0)
-            begin.record()
-            call(0)
-            end.record()
-        end.synchronize()
-        estimate = max(1.0, begin.elapsed_time(end) * 1e3)
+
+        def once() -> float:
+            with torch.cuda.stream(stream):
+                begin.record()
+                call(0)
+                end.record()
+            end.synchronize()
+            return float(begin.elapsed_time(end)) * 1e3
+
+        once()
+        estimate = max(1.0, _estimate(once))
         launches = max(sets, math.ceil(graph_us / estimate)) if estimate < _LONG_US else 1
         graph = torch.cuda.CUDAGraph()
         results: list[Any] = [None] * sets  # rotate too, so that what is written is as cold as what is read

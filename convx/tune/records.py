@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import torch
 
 from convx import _libraries, _packed
 from convx.tune import generated, kernels
-from convx.tune.folder import cache_folder, warn_once, write_whole
+from convx.tune.folder import cache_folder, files, read_file, warn_once, write_whole
 
 FORMAT = "convx tuning record 1"
 _MOST_RECORDS = 4096  # that are read; the newest
@@ -99,11 +98,33 @@ def path_of(environment: dict[str, Any], problem: dict[str, Any]) -> Path:
     return folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
+def _is_plain(value: Any) -> bool:
+    """Of the types that fields have, and such that it fits into a line of text."""
+    if isinstance(value, list):
+        return all(isinstance(each, int) for each in value)
+    return isinstance(value, int) or (isinstance(value, str) and value.isprintable())
+
+
+def _are_fields(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(_is_plain(each) for item in fields.items() for each in item)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value) and value > 0
+
+
+def _are_times(candidates: Any) -> bool:
+    return isinstance(candidates, dict) and all(
+        _is_plain(name) and _is_time(us) for name, us in candidates.items()
+    )
+
+
 def _parse(path: Path) -> Record:
     """Raises OSError or ValueError for a file that is no whole record."""
-    if path.stat().st_size > _MOST_BYTES:
-        raise ValueError("it is too large")
-    data = json.loads(path.read_bytes())
+    try:
+        data = json.loads(read_file(path, _MOST_BYTES))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise ValueError(f"it is not a {FORMAT}")
     try:
@@ -111,14 +132,14 @@ def _parse(path: Path) -> Record:
     except TypeError as error:
         raise ValueError(str(error)) from None
     is_typed = (
-        isinstance(record.environment, dict)
-        and isinstance(record.problem, dict)
-        and isinstance(record.candidates, dict)
-        and isinstance(record.kernel, (dict, type(None)))
+        _are_fields(record.environment)
+        and isinstance(record.environment.get("device"), str)
+        and _are_fields(record.problem)
         and isinstance(record.algorithm, str)
-        and isinstance(record.us, (int, float))
-        and math.isfinite(record.us)
-        and record.us > 0
+        and _is_plain(record.algorithm)
+        and _is_time(record.us)
+        and _are_times(record.candidates)
+        and (record.kernel is None or _are_fields(record.kernel))
     )
     if not is_typed or sorted(record.problem) != sorted(_FIELDS):
         raise ValueError("fields are missing or of another type")
@@ -131,8 +152,12 @@ def _read(path: Path) -> Record | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        warn_once("record", f"convx passes over the tuning record {path}: {error}")
+        _pass_over(path, error)
         return None
+
+
+def _pass_over(path: Path, reason: object) -> None:
+    warn_once("record", f"convx passes over the tuning record {path}: {reason}")
 
 
 def find(problem: Any, device: Any) -> Record | None:
@@ -185,13 +210,18 @@ def remember(record: Record) -> None:
 
 def restore(record: Record) -> bool:
     """remember, for a record of another process: brings back the generated kernel, if it chose one. False
-    where the cache no longer has that; the problem is then to be tuned again."""
-    if record.kernel is not None:
-        image = kernels.read(str(record.kernel.get("key")))
-        if image is None:
-            return False
-        generated.remember(record.kernel, fields_text(record.problem), image)
-    remember(record)
+    where the cache no longer has that, or, with a warning, where the record describes no problem or kernel;
+    the problem is then to be tuned again."""
+    try:
+        if record.kernel is not None:
+            image = kernels.read(str(record.kernel.get("key")))
+            if image is None:
+                return False
+            generated.remember(record.kernel, fields_text(record.problem), image)
+        remember(record)
+    except (ValueError, RuntimeError) as error:
+        _pass_over(record.path, error)
+        return False
     return True
 
 
@@ -206,36 +236,22 @@ def forget() -> None:
     _packed.forget_all()
 
 
-def _newest() -> Iterator[Path]:
-    try:
-        files = [(path.stat().st_mtime, path) for path in folder().glob("*.json")]
-    except OSError:
-        return
-    for _, path in sorted(files, reverse=True)[:_MOST_RECORDS]:
-        yield path
-
-
 def load() -> int:
     """Remembers every record of this machine, these versions and settings; how many there are.
 
     Which GPU a record is for is seen when it is used: asking CUDA here would start it in every process.
     """
-    if _libraries.core_problem() or not folder().is_dir():
+    if _libraries.core_problem():
         return 0
     common, count = _versions(), 0
-    for path in _newest():
+    for *_, path in reversed(files(folder(), "*.json")[-_MOST_RECORDS:]):
         record = _read(path)
         if record is None or any(record.environment.get(key) != value for key, value in common.items()):
             continue
         if record.environment.get("processor") not in ("", _processor()):
             continue
         if path != path_of(record.environment, record.problem):
-            warn_once(
-                "record", f"convx passes over the tuning record {path}: it is named for another problem"
-            )
+            _pass_over(path, "it is named for another problem")
             continue
-        try:
-            count += restore(record)
-        except (KeyError, ValueError, RuntimeError) as error:
-            warn_once("record", f"convx passes over the tuning record {path}: {error}")
+        count += restore(record)
     return count

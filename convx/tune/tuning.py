@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from convx.tune.profiler import Timing, fastest, profile
 from convx.tune.records import Record
 
 _OPERATIONS = ("forward", "input_grad", "weight_grad")
+_GENERATED = "pointwise/generated"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class TuningReport:
     """The problems of a model and their fastest plans, by whole name in rows; prints as a table."""
 
     rows: tuple[TunedProblem, ...]
+    left: dict[str, str] = field(default_factory=dict)
+    """The layers that can't be tuned, by name, and why."""
 
     def __str__(self) -> str:
         table = [("layers", "problem", "fastest", "time", "predicted best", "time", "")]
@@ -76,7 +80,8 @@ class TuningReport:
         total = (
             f"{len(self.rows)} problems, {measured} measured now, {len(self.rows) - measured} recorded before"
         )
-        return "\n".join([*aligned(table), total])
+        left = [f"left {name}: {reason}" for name, reason in self.left.items()]
+        return "\n".join([*aligned(table), total, *left])
 
 
 def tune(
@@ -98,6 +103,10 @@ def tune(
     bias, activation, TF32 setting) on this device, at once and, through a record in the cache folder
     (CONVX_CACHE_DIR, else the user's), in later processes. Tuning that was interrupted goes on where it was.
 
+    torch.use_deterministic_algorithms slows some of torch's own kernels: records are of the setting that they
+    were measured under, and read for the one that holds when convx is imported. Call tune again after
+    changing it; what has a record for the new setting is not measured again.
+
     Args:
         layer_or_model: torch's or convx's Conv2d and Conv1d, or a model that has some. Converting it is not
             needed, but only convx's layers use what was found.
@@ -109,11 +118,12 @@ def tune(
         progress: show a bar, where tqdm is installed.
 
     Returns:
-        TuningReport, one row per problem; prints as a table.
+        TuningReport, one row per problem; prints as a table. Layers that no kernel can run, such as those of
+        complex numbers, are left, with the reason.
 
     Raises:
-        TypeError: layer_or_model is not a module. ValueError: no such operation, rounds below 1, or no
-        convolution that is reached.
+        TypeError: layer_or_model is not a module, operations are no sequence, or rounds no int. ValueError:
+        no such operation or none at all, rounds below 1, or no convolution that is reached and can be tuned.
 
     After Liu et al. 2024, whose profiler times each candidate once.
 
@@ -125,12 +135,15 @@ def tune(
     """
     if not isinstance(layer_or_model, Module):
         raise TypeError(f"layer_or_model must be a torch.nn.Module, got {type(layer_or_model).__name__}")
-    for operation in operations:
-        if operation not in _OPERATIONS:
-            raise ValueError(f"operations must be of {', '.join(_OPERATIONS)}, got {operation!r}")
+    operations = _checked_operations(operations)
+    if not isinstance(rounds, Integral):
+        raise TypeError(f"rounds must be an int, got {rounds!r} ({type(rounds).__name__})")
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")
-    problems = _problems(layer_or_model, example_input, operations)
+    problems, left = _problems(layer_or_model, example_input, operations)
+    if left and not problems:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
+        raise ValueError(f"none of the model's convolutions can be tuned: {reasons}")
     if not problems:
         raise ValueError(
             "the example input reaches no Conv1d or Conv2d of the model; there is nothing to tune"
@@ -143,7 +156,20 @@ def tune(
                 tune_problem(problem, where, ", ".join(names), force, rounds, generate, bar.contender)
             )
             bar.step()
-    return TuningReport(tuple(rows))
+    return TuningReport(tuple(rows), left)
+
+
+def _checked_operations(operations: Any) -> tuple[str, ...]:
+    supported = ", ".join(_OPERATIONS)
+    if isinstance(operations, str) or not isinstance(operations, Iterable):
+        raise TypeError(f"operations must be a sequence, of {supported}, got {operations!r}")
+    checked = tuple(operations)
+    for operation in checked:
+        if operation not in _OPERATIONS:
+            raise ValueError(f"operations must be of {supported}, got {operation!r}")
+    if not checked:
+        raise ValueError(f"operations must be one or more of {supported}, got {operations!r}")
+    return checked
 
 
 def tune_problem(
@@ -159,19 +185,23 @@ def tune_problem(
     each of them is done with."""
     device = _planning.device(where)
     known = None if force else records.find(problem, device)
-    if known is not None and records.restore(known):
+    # A plan of the record may be gone, or want another setting: then there is nothing that could be taken.
+    if known is not None and records.restore(known) and known.algorithm in _plans(problem, device):
         best = _predicted(problem, device)
         us = known.candidates.get(best, float("inf"))
         return TunedProblem(
             name, problem.describe(), best, us, known.algorithm, known.us, known.candidates, False
         )
     before = _predicted(problem, device)
-    kernels = {}
+    kernels: dict[str, Any] = {}
     if generate and device.backend != "cpu":
         problem_text = records.fields_text(records.problem_fields(problem))
         kernels = generated.offer(problem, device, problem_text)
-    with torch.no_grad():
-        timings = _measure(problem, device, where, rounds, tell)
+    # Kernels of other calls have no place in the record, and generate may keep them out.
+    plans = [name for name in _plans(problem, device) if not name.startswith(_GENERATED) or name in kernels]
+    # What autocast would cast is not the problem, and no plan of the problem's could run it.
+    with torch.no_grad(), torch.autocast(where.type, enabled=False):
+        timings = _measure(problem, plans, where, rounds, tell)
     winner = fastest(timings)
     if winner is None:
         reasons = "; ".join(f"{each}: {timing.failure}" for each, timing in timings.items())
@@ -193,8 +223,9 @@ def tune_problem(
     )
 
 
-def _plans(problem: Any, device: Any) -> list[Any]:
-    return [plan for row in _planning.core().explain(problem, device) for plan in row.plans]
+def _plans(problem: Any, device: Any) -> list[str]:
+    plans = [plan.name for row in _planning.core().explain(problem, device) for plan in row.plans]
+    return list(dict.fromkeys(plans))
 
 
 def _predicted(problem: Any, device: Any) -> str:
@@ -210,19 +241,18 @@ def _predicted(problem: Any, device: Any) -> str:
 
 def _measure(
     problem: Any,
-    device: Any,
+    plans: Sequence[str],
     where: torch.device,
     rounds: int,
     tell: Callable[[int], Callable[[], None]],
 ) -> dict[str, Timing]:
     operands = Operands(problem, where)
-    names = list(dict.fromkeys(plan.name for plan in _plans(problem, device)))
     failures: dict[str, Timing] = {}
     contenders = {}
-    for name in names:
+    for name in plans:
         try:
             contenders[name] = operands.call(name)
-            if name.startswith("pointwise/generated"):
+            if name.startswith(_GENERATED):
                 operands.require_right(contenders[name])
         except Exception as error:  # a plan whose filters can't be packed, a kernel that does not load
             contenders.pop(name, None)
@@ -233,20 +263,33 @@ def _measure(
 
 def _problems(
     model: Module, example_input: Any, operations: Sequence[str]
-) -> dict[tuple[Any, torch.device], list[str]]:
-    """The distinct problems of a model's layers, with the names of the layers."""
+) -> tuple[dict[tuple[Any, torch.device], list[str]], dict[str, str]]:
+    """The distinct problems of a model's layers, with the names of the layers; and the names of layers that
+    can't be tuned, with the reason."""
     names: dict[Module, list[str]] = {
         layer: each
         for layer, each in _layers.convolutions(model).items()
         if isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d))
     }
     found: dict[tuple[Any, torch.device], list[str]] = {}
+    left: dict[str, str] = {}
     for layer, calls in _layers.record_calls(model, list(names), example_input).items():
         for call in calls:
             for operation in operations:
-                layers = found.setdefault((_layers.problem(layer, call, operation), call.device), [])
+                try:
+                    problem = _problem(layer, call, operation)
+                except ValueError as error:
+                    left[", ".join(names[layer])] = str(error)
+                    continue
+                layers = found.setdefault((problem, call.device), [])
                 layers += [name for name in names[layer] if name not in layers]
-    return found
+    return found, left
+
+
+def _problem(layer: Module, call: _layers.Call, operation: str) -> Any:
+    if call.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"nothing can be measured on device '{call.device}'; supported: cpu, cuda")
+    return _layers.problem(layer, call, operation)
 
 
 class _Bar:
