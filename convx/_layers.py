@@ -115,24 +115,17 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
         height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
         size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
 
-    def of_layout(channels_last: bool) -> Any:
-        return _planning.problem(
-            operation,
-            call.dtype,
-            channels_last,
-            size,
-            weight_size,
-            strides,
-            paddings,
-            dilations,
-            layer.groups,
-            layer.bias is not None,
-            getattr(layer, "activation", "none"),
-            tf32_setting(call.device.type == "cuda", call.dtype),
-        )
-
-    problem = of_layout(call.channels_last)
-    # This operator has its layout from output_grad, which counts as NCHW where its memory can be either.
-    if operation == "input_grad" and 1 in (problem.out_channels, problem.out_height * problem.out_width):
-        return of_layout(False)
-    return problem
+    return _planning.problem(
+        operation,
+        call.dtype,
+        call.channels_last,
+        size,
+        weight_size,
+        strides,
+        paddings,
+        dilations,
+        layer.groups,
+        layer.bias is not None,
+        getattr(layer, "activation", "none"),
+        tf32_setting(call.device.type == "cuda", call.dtype),
+    )

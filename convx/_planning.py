@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,16 +37,18 @@ def problem(
     packs_each_call: bool = False,
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
-    filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says."""
+    filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says.
+    channels_last: of the input; input_grad has its layout from output_grad, which counts as NCHW where its
+    memory can be either."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
         raise ValueError(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
             f"{weight_size[1] * groups} input channels, got {input_size[1]}"
         )
-    return core().Problem(
+    describe = partial(
+        core().Problem,
         operation=operation,
         dtype=dtype_name(dtype),
-        layout="channels_last" if channels_last else "nchw",
         batch=input_size[0],
         in_channels=input_size[1],
         in_height=input_size[2],
@@ -63,6 +66,10 @@ def problem(
         packs_each_call=packs_each_call and operation == "forward",
         exact_products=not tf32 & PRODUCTS,
     )
+    result = describe(layout="channels_last" if channels_last else "nchw")
+    if operation == "input_grad" and 1 in (result.out_channels, result.out_height * result.out_width):
+        return describe(layout="nchw")
+    return result
 
 
 def problem_of(

@@ -160,7 +160,7 @@ def explain(
             weights: as conv1d takes them. Or explain(layer, input) for a Conv1d or Conv2d, torch's or
             convx's.
         operation: "forward", "input_grad" or "weight_grad"; the gradients are taken to have the input's
-        layout.
+            layout.
         device: plan for this device in place of the input's: a torch device or a name that the planner knows
             ("a100", "h200", "b200", "mi250", "mi300", "rx6900", "rx7900", "rx9070", "dcu-z100").
 
