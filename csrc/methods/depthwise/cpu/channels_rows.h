@@ -8,7 +8,8 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
 // A source this large leaves a second-level cache before the next row of tiles reads it. Both tensors
-// together may leave a shared third-level one; prefetching a target that is still there costs up to a tenth.
+// together may leave a shared third-level one; prefetching a target that is still there costs up to a tenth,
+// and so does it with a stride, where there is little of it beside the source.
 constexpr int64_t kPrefetchBytes = 1 << 20, kTargetPrefetchBytes = 4 << 20;
 
 // One axis of a tile: target positions it holds, source positions they need, and which tap joins two of them.
@@ -226,7 +227,8 @@ struct ChannelRows {
     const int64_t target_bytes =
         job.batch * job.target_height * tile.target_row * static_cast<int64_t>(sizeof(T));
     tile.ahead = source_bytes > kPrefetchBytes ? AxisH::kSources * tile.source_row : 0;
-    tile.target_ahead = source_bytes + target_bytes > kTargetPrefetchBytes ? kTileH * tile.target_row : 0;
+    tile.target_ahead =
+        Stride == 1 && source_bytes + target_bytes > kTargetPrefetchBytes ? kTileH * tile.target_row : 0;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t chunk = task / per_chunk;
       const int64_t image = task % per_chunk / row_tiles;
