@@ -27,6 +27,7 @@ class Problem:
         activation: str = "none",
         allow_tf32: bool = False,
         packs_each_call: bool = False,
+        exact_products: bool = False,
     ) -> None: ...
     @property
     def operation(self) -> str: ...
@@ -40,6 +41,10 @@ class Problem:
     def bias(self) -> bool: ...
     @property
     def allow_tf32(self) -> bool: ...
+    @property
+    def exact_products(self) -> bool: ...
+    @property
+    def tf32(self) -> int: ...
     @property
     def packs_each_call(self) -> bool: ...
     @property
@@ -87,6 +92,21 @@ class Device:
     def known_device(name: str) -> Device: ...
     @staticmethod
     def known_names() -> list[str]: ...
+    @staticmethod
+    def gpu(
+        *,
+        backend: str,
+        name: str,
+        architecture: int,
+        lanes: int,
+        multiprocessors: int,
+        shared_bytes_per_block: int,
+        shared_bytes_per_multiprocessor: int,
+        registers_per_multiprocessor: int,
+        threads_per_multiprocessor: int,
+        bandwidth_GBps: float,
+        fp32_TFLOPs: float,
+    ) -> Device: ...
     @property
     def backend(self) -> str: ...
     @property

@@ -262,7 +262,7 @@ def conv2d(
     if _takes_registered_path(input, weight, bias):
         return _conv2d(input, weight, bias, *geometry, activation, algorithm, tf32 | PRODUCTS)
     choice = (algorithm, tf32)
-    if autocast_active() and torch.is_autocast_enabled(input.device.type):
+    if ops.autocasts(input.device.type):
         dtype = torch.get_autocast_dtype(input.device.type)
         input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
         bias = None if bias is None else ops.autocast_cast(bias, dtype)

@@ -32,7 +32,7 @@ class Call:
 
 def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
     where = input.device.type
-    if not (torch.amp.is_autocast_available(where) and torch.is_autocast_enabled(where)):
+    if not ops.autocasts(where):
         return input.dtype
     return ops.autocast_cast(input.new_empty(0), torch.get_autocast_dtype(where)).dtype
 

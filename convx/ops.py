@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _is_any_autocast_enabled as autocast_active
 
 from convx import _fakes, _libraries, _vmap
 from convx._arguments import is_channels_last
@@ -122,6 +123,13 @@ def _weight_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
         size_of(input),
     )
     return (*gradients, *(None,) * 7)
+
+
+def autocasts(device_type: str) -> bool:
+    """Whether torch.autocast is on for a device; torch raises for one that has none, as meta."""
+    if not autocast_active():
+        return False
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
 def autocast_cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -77,3 +77,10 @@ def test_compiled() -> None:
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     with torch.autocast("cpu", torch.bfloat16):
         assert compiled(torch.randn(1, 4, 6, 6)).dtype == torch.bfloat16
+
+
+def test_meta_tensors_have_no_autocast() -> None:
+    """torch knows none for them, whatever is on for the CPU."""
+    x, w = torch.empty(1, 4, 6, 6, device="meta"), torch.empty(4, 1, 3, 3, device="meta")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert convx.functional.conv2d(x, w, groups=4).dtype == torch.float32

@@ -293,6 +293,33 @@ def test_budget_leaves_the_fused_form_and_says_why() -> None:
     assert nothing.stdout.startswith("fused\n"), nothing.stdout + nothing.stderr
 
 
+BUDGET_ON_CPU = """
+import torch
+import convx
+
+x, w = torch.randn(16, 64, 40, 40), torch.randn(8, 64, 3, 3)
+call = dict(padding=1, algorithm="cuconv")
+try:
+    print(convx.explain(x, w, **call).chosen.workspace_bytes)
+    result, expected = convx.functional.conv2d(x, w, **call), torch.conv2d(x, w, padding=1)
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_cpu_packs_as_many_images_at_once_as_the_budget_holds() -> None:
+    """One takes 64 * 42 * 42 floats, 0.45 MB."""
+    taken = []
+    for megabytes in ("8", "1"):
+        done = run_python(BUDGET_ON_CPU, CONVX_WORKSPACE_LIMIT_MB=megabytes)
+        assert done.returncode == 0, done.stderr
+        taken.append(int(done.stdout))
+    assert taken[1] < 1 << 20 < taken[0] < 8 << 20
+    nothing = run_python(BUDGET_ON_CPU, CONVX_WORKSPACE_LIMIT_MB="0")
+    assert "packed copy of one image is more than the 0 MB of CONVX_WORKSPACE_LIMIT_MB" in nothing.stdout
+
+
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "99999999999999999999"])
 def test_budget_must_be_a_number_of_megabytes(text: str) -> None:
     done = run_python(BUDGET, "4", CONVX_WORKSPACE_LIMIT_MB=text)

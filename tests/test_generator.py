@@ -241,6 +241,19 @@ def test_a_cpu_has_tilings_but_no_sources() -> None:
     assert generator.has_source(problem, DEVICES["h200"]) == (True, "")
 
 
+@pytest.mark.parametrize("device", [DEVICES["h200"], _core.Device.host_cpu(1)], ids=["gpu", "cpu"])
+@pytest.mark.parametrize(
+    "large", [("wave_w", "repeat_w"), ("wave_c", "repeat_c"), ("wave_n", "wave_w")], ids=str
+)
+@pytest.mark.parametrize("value", [65536, 2**30])
+def test_parameters_whose_products_no_int_holds(device: Any, large: tuple[str, ...], value: int) -> None:
+    tiling = dict.fromkeys(NAMES, 1) | dict.fromkeys(large, value)
+    failed = [
+        each for each in generator.check(pointwise(), device, generator.Tiling(**tiling)) if not each.holds
+    ]
+    assert [each.constraint for each in failed] == ["parameters"] and "1 to 1024" in failed[0].reason
+
+
 def test_lanes_along_pixels_are_for_cpus() -> None:
     tiling = generator.Tiling(
         wave_w=8, wave_c=64, wave_n=4, repeat_w=4, repeat_c=1, block_n=2, group_c=1, pixel_lanes=True

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _AutoDispatchBelowAutograd as BelowAutograd
-from torch._C import _is_any_autocast_enabled as autocast_active
 
 from convx import _eager, _libraries, ops
 from convx._arguments import DTYPES
@@ -183,7 +182,7 @@ def filter2d(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Te
     """The operator, the cheapest way that is right here; see convx._eager."""
     if _eager._takes_registered_path(images, filters, None):
         return operator(images, filters, border, algorithm)
-    if _autocasts(images):
+    if ops.autocasts(images.device.type):
         images, filters = _autocast_cast(images.device.type, images, filters)
     floating = images.is_floating_point()
     if floating and _eager._is_transformed():
@@ -196,24 +195,20 @@ def filter2d(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Te
         return operator(images, filters, border, algorithm)
 
 
-def _autocasts(images: Tensor) -> bool:
-    """Whether torch.autocast is on for their device; torch raises for one that has none, as meta."""
-    if not autocast_active():
-        return False
-    device_type = images.device.type
-    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
-
-
 def autocast(images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:
     """What torch.autocast, where it is on, makes of them before they are filtered."""
-    if not _autocasts(images):
+    if not ops.autocasts(images.device.type):
         return images, *filters
     return _autocast_cast(images.device.type, images, *filters)
 
 
 def without_autocast(images: Tensor) -> AbstractContextManager[Any]:
     """For filters that keep float32 inside, whatever torch.autocast made of their images."""
-    return torch.autocast(images.device.type, enabled=False) if _autocasts(images) else nullcontext()
+    return (
+        torch.autocast(images.device.type, enabled=False)
+        if ops.autocasts(images.device.type)
+        else nullcontext()
+    )
 
 
 def _autocast_cast(device_type: str, images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:

@@ -66,8 +66,12 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (!support.ok) return support;
   std::vector<Plan> plans;
   device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
-  return plans.empty() ? Support::no("no tiling has fewer than 2^31 blocks and fits shared memory")
-                       : Support::yes();
+  if (!plans.empty()) return Support::yes();
+  if (device.backend == Backend::cpu) {
+    return Support::no("a packed copy of one image is more than the " +
+                       std::to_string(workspace_limit() >> 20) + " MB of CONVX_WORKSPACE_LIMIT_MB");
+  }
+  return Support::no("no tiling has fewer than 2^31 blocks and fits shared memory");
 }
 
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {

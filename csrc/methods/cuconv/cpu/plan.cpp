@@ -9,7 +9,9 @@ namespace convx::cuconv {
 namespace {
 
 // Packed source that is read again for every block of filters should stay in a shared cache.
-constexpr int64_t kPackedBytes = int64_t{8} << 20;
+int64_t packed_bytes() {
+  return std::min(int64_t{8} << 20, workspace_limit());
+}
 
 }  // namespace
 
@@ -22,7 +24,8 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   const int64_t image = s.groups * s.channels * plane.elements;
   // A flat source of enough pixels is read as it is.
   const bool packs = !s.is_flat() || s.source_plane() < strip;
-  const int64_t images = std::clamp<int64_t>(kPackedBytes / (image * accumulator_bytes), 1, s.batch);
+  const int64_t fitting = (packed_bytes() / accumulator_bytes - kOverread) / image;
+  const int64_t images = std::clamp<int64_t>(fitting, 1, s.batch);
   const int64_t workspace = packs ? (images * image + kOverread) * accumulator_bytes : 0;
   if (workspace > workspace_limit()) return;
 

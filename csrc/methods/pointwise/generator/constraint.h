@@ -34,9 +34,17 @@ inline std::string tiles(const char* what, int64_t tile, const char* extent_name
 }
 
 // Where a constraint before it fails, a later one may divide by zero: each looks at its own numbers first.
-inline bool has_positive_parameters(const Tiling& t) {
-  return t.wave_w > 0 && t.wave_c > 0 && t.wave_n > 0 && t.repeat_w > 0 && t.repeat_c > 0 && t.block_n > 0 &&
-         t.group_c > 0 && t.stage_c > 0;
+// An int holds the product of three numbers of a tile, and of the waves and lanes of a block.
+constexpr int kMostOfTile = 1024, kMostWavesAndBlocks = 1 << 20;
+inline bool has_parameters_in_range(const Tiling& t) {
+  for (const int each : {t.wave_w, t.wave_c, t.repeat_w, t.repeat_c, t.group_c, t.stage_c}) {
+    if (each < 1 || each > kMostOfTile) return false;
+  }
+  return t.wave_n > 0 && t.wave_n <= kMostWavesAndBlocks && t.block_n > 0 && t.block_n <= kMostWavesAndBlocks;
+}
+inline std::string parameters_range(const Tiling& t) {
+  return "each must be from 1 to " + text(kMostOfTile) + ", and Wave_N and Block_N to " +
+         text(kMostWavesAndBlocks) + ": " + describe(t);
 }
 
 }  // namespace convx::pointwise::generator

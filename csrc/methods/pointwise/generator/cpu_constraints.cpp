@@ -20,8 +20,8 @@ std::string vectors_text(const char* name, int extent, const Space& s) {
 }
 
 const std::vector<Constraint> kConstraints = {
-    {"parameters", [](const Tiling& t, const Space&, bool) { return has_positive_parameters(t); },
-     [](const Tiling& t, const Space&, bool) { return "each must be at least 1: " + describe(t); }},
+    {"parameters", [](const Tiling& t, const Space&, bool) { return has_parameters_in_range(t); },
+     [](const Tiling& t, const Space&, bool) { return parameters_range(t); }},
     {"Wave_W",
      [](const Tiling& t, const Space& s, bool exact) {
        if (t.pixel_lanes && (s.channels_last || !are_vectors(t.wave_w, s))) return false;

@@ -16,9 +16,9 @@ constexpr int kMostThreadRegisters[] = {255, 256};  // NVIDIA, AMD
 
 const std::vector<Constraint> kConstraints = {
     {"parameters",
-     [](const Tiling& t, const Space&, bool) { return has_positive_parameters(t) && !t.pixel_lanes; },
+     [](const Tiling& t, const Space&, bool) { return has_parameters_in_range(t) && !t.pixel_lanes; },
      [](const Tiling& t, const Space&, bool) {
-       return "each must be at least 1, and lanes along pixels are for CPUs: " + describe(t);
+       return "lanes along pixels are for CPUs, and " + parameters_range(t);
      }},
     // The paper asks for factors of the output width and channels, so that no lane diverges. Tiles that stick
     // out are allowed unless exact: their loads and stores are masked by selects, and no lane leaves.
