@@ -161,7 +161,7 @@ class PackedFilters:
 
         A CUDA graph has to pack in the graph, so that replays see what the weight holds then, unless that is
         said not to change. Nothing is kept of weights whose writes nobody here counts: those made in
-        inference mode, and those that other processes share.
+        inference mode, and those that other processes share; meta tensors hold nothing.
         """
         version = _version_of(weight) if self.keeps else None
         if version is None:
@@ -182,7 +182,7 @@ class PackedFilters:
         if _in_graph(weight):
             return self._for_graph(snapshot, key) if _promise.constant else None
         if snapshot is None:
-            if weight.device.type == "cpu" and weight.is_shared():
+            if weight.is_meta or (weight.device.type == "cpu" and weight.is_shared()):
                 return None
             snapshot = self._snapshot = _Snapshot(owner, weight, version)
         packed: Tensor | None = snapshot.packed.get(key, _MISSING)

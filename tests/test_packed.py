@@ -8,11 +8,13 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convx
 from convx._packed import _MOST, PackedFilters, forget_all
@@ -20,9 +22,9 @@ from convx._packed import _MOST, PackedFilters, forget_all
 CHANNELS, FILTERS = 24, 40
 
 
-def _layer() -> convx.nn.Conv2d:
+def _layer(device: str = "cpu") -> convx.nn.Conv2d:
     torch.manual_seed(0)
-    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp").eval()
+    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp", device=device).eval()
 
 
 def _input() -> Tensor:
@@ -203,6 +205,16 @@ def test_a_weight_that_goes_elsewhere_leaves_nothing_behind() -> None:
     weight, copy_of_it = weakref.ref(layer.weight), weakref.ref(_packed_copies(layer)[0])
     layer.to("meta")
     assert weight() is None and copy_of_it() is None
+
+
+@pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode], ids=["meta", "fake"])
+def test_weights_that_hold_nothing(mode: Callable[[], Any]) -> None:
+    device = "meta" if mode is nullcontext else "cpu"
+    with mode(), torch.no_grad():
+        layer = _layer(device)
+        for size in (5, 6):
+            shape = layer(torch.empty(1, CHANNELS, size, size, device=device)).shape
+            assert shape == (1, FILTERS, size, size)
 
 
 def test_nothing_is_kept_in_training() -> None:
