@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _AutoDispatchBelowAutograd as BelowAutograd
 from torch._C import _is_any_autocast_enabled as autocast_active
+from torch.autograd import forward_ad
 
 from convx import _fakes, _libraries, _vmap
 from convx._arguments import is_channels_last
@@ -125,6 +127,47 @@ def _weight_grad_backward(ctx: Any, grad: Tensor) -> Gradients:
     return (*gradients, *(None,) * 7)
 
 
+def derivative(call: Any, save: Any, backward_of: Any) -> Callable[..., Tensor]:
+    """The Autograd kernel of an operator: as torch.library.register_autograd makes one, but such that
+    torch.func's transforms can be recorded, and that forward mode, for which nothing is registered, is an
+    error and no tangent of zeros."""
+    count = len(call._schema.arguments)
+
+    class Derivative(torch.autograd.Function):
+        @staticmethod
+        def forward(*inputs_and_keys: Any) -> Tensor:
+            *inputs, keys = inputs_and_keys
+            with BelowAutograd():
+                return call.redispatch(keys, *inputs)  # type: ignore[no-any-return]
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+            save(ctx, inputs[:-1], output)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Gradients:
+            return (*backward_of(ctx, grad), None)
+
+    def kernel(keyset: Any, *inputs: Any) -> Tensor:
+        keys = keyset & torch._C._after_autograd_keyset
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, inputs)):
+            raise NotImplementedError(
+                f"{call.name()} has no forward-mode derivative by itself, nor in what torch.compile records; "
+                "convx.functional has one"
+            )
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*inputs):
+            defaults = (None,) * (count - len(inputs))  # which the dispatcher leaves out
+            return Derivative.apply(*inputs, *defaults, keys)  # type: ignore[no-untyped-call, no-any-return]
+        with BelowAutograd():
+            return call.redispatch(keys, *inputs)  # type: ignore[no-any-return]
+
+    return kernel
+
+
+def _has_tangent(value: Any) -> bool:
+    return isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None
+
+
 def autocasts(device_type: str) -> bool:
     """Whether torch.autocast is on for a device; torch raises for one that has none, as meta."""
     if not autocast_active():
@@ -163,11 +206,14 @@ def _register() -> torch.library.Library:
     for name, short in zip(names, Calls._fields, strict=True):
         torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
         torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), getattr(_calls, short)))
-    register_autograd = torch.library.register_autograd
-    register_autograd("convx::conv2d", _conv2d_backward, setup_context=_save_conv2d)
-    register_autograd("convx::conv2d_input_grad", _input_grad_backward, setup_context=_save_input_grad)
-    register_autograd("convx::conv2d_weight_grad", _weight_grad_backward, setup_context=_save_weight_grad)
     library = torch.library.Library("convx", "IMPL")
+    for name, save, backward in (
+        ("conv2d", _save_conv2d, _conv2d_backward),
+        ("conv2d_input_grad", _save_input_grad, _input_grad_backward),
+        ("conv2d_weight_grad", _save_weight_grad, _weight_grad_backward),
+    ):
+        kernel = derivative(getattr(torch.ops.convx, name).default, save, backward)
+        library.impl(name, kernel, "Autograd", with_keyset=True)
     # Not register_autocast, which fixes one dtype: this follows the context's.
     library.impl("conv2d", _autocast("cpu"), "AutocastCPU")
     library.impl("conv2d", _autocast("cuda"), "AutocastCUDA")

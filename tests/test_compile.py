@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -60,6 +61,15 @@ def test_dynamic_sizes_do_not_recompile() -> None:
         for height in range(8, 15):
             compiled(torch.randn(height - 5, 4, height, height + 3))
     assert count.frame_count == 1
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, lambda f: lambda w: torch.func.jvp(f, (w,), (w,))[1]])
+def test_compiled_transforms_are_right(transform: Callable[..., Callable[[Tensor], Tensor]]) -> None:
+    """Recorded operators have no forward mode: such calls run as they are."""
+    torch._dynamo.reset()
+    x, w = torch.randn(1, 4, 6, 6), torch.randn(4, 1, 3, 3)
+    call = transform(lambda w: convx.functional.conv2d(x, w, padding=1, groups=4).square().sum())
+    torch.testing.assert_close(torch.compile(call, backend=BACKEND)(w), call(w), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -139,6 +139,23 @@ def test_gradcheck_of_the_raw_gradients(layout: str) -> None:
     assert torch.autograd.gradgradcheck(lambda x, g: weight_grad(x, g, *rest), inputs)
 
 
+def test_forward_mode_of_the_raw_operators_is_no_zero() -> None:
+    """torch.library.register_autograd drops tangents without a word."""
+    input, grad, weight = torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6), torch.randn(4, 1, 3, 3)
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 4)
+    calls = (
+        lambda t: conv2d(input, t, None, *rest, "none", "auto", 0),
+        lambda t: input_grad(grad, t, [1, 4, 6, 6], *rest, "auto", 0),
+        lambda t: weight_grad(input, t.new_zeros(1) + grad * t.sum(), [4, 1, 3, 3], *rest, "auto", 0),
+        lambda t: torch.ops.convx.filter2d(t[:, 0], t[:, 0], "zero", "auto"),
+    )
+    for call in calls:
+        with pytest.raises(NotImplementedError, match=r"convx::.* has no forward-mode derivative by itself"):
+            torch.func.jvp(call, (weight,), (weight,))
+        with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="convx"):
+            call(torch.autograd.forward_ad.make_dual(weight, weight))
+
+
 def test_empty_batch() -> None:
     input = torch.randn(0, 4, 6, 7, requires_grad=True)
     weight = torch.randn(4, 1, 3, 3, requires_grad=True)

@@ -234,8 +234,9 @@ def _autocast(device_type: str) -> Callable[..., Tensor]:
 def _register() -> torch.library.Library:
     torch.library.register_fake("convx::filter2d", _fake)
     torch.library.register_vmap("convx::filter2d", partial(_vmap, operator))
-    torch.library.register_autograd("convx::filter2d", _backward, setup_context=_save)
     library = torch.library.Library("convx", "IMPL")
+    kernel = ops.derivative(operator, _save, _backward)
+    library.impl("filter2d", kernel, "Autograd", with_keyset=True)
     library.impl("filter2d", _autocast("cpu"), "AutocastCPU")
     library.impl("filter2d", _autocast("cuda"), "AutocastCUDA")
     if not _libraries.load()["gpu"].loaded:
