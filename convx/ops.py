@@ -16,7 +16,7 @@ from torch._C import _AutoDispatchBelowAutograd as BelowAutograd
 from torch._C import _is_any_autocast_enabled as autocast_active
 from torch.autograd import forward_ad
 
-from convx import _fakes, _libraries, _vmap
+from convx import _fakes, _flops, _libraries, _vmap
 from convx._arguments import is_channels_last
 from convx._formulas import (
     Calls,
@@ -206,6 +206,7 @@ def _register() -> torch.library.Library:
     for name, short in zip(names, Calls._fields, strict=True):
         torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
         torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), getattr(_calls, short)))
+    _flops.register()
     library = torch.library.Library("convx", "IMPL")
     for name, save, backward in (
         ("conv2d", _save_conv2d, _conv2d_backward),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
+from torch.utils.flop_counter import FlopCounterMode
 
 import convx
 
@@ -154,6 +155,20 @@ def test_forward_mode_of_the_raw_operators_is_no_zero() -> None:
             torch.func.jvp(call, (weight,), (weight,))
         with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="convx"):
             call(torch.autograd.forward_ad.make_dual(weight, weight))
+
+
+def test_flops_are_counted_as_torchs() -> None:
+    x = torch.randn(2, 8, 9, 9, requires_grad=True)
+    counted = []
+    for conv in (torch.nn.Conv2d, convx.nn.Conv2d):
+        with FlopCounterMode(display=False) as counter:
+            conv(8, 16, 3, padding=1, stride=2)(x).sum().backward()
+        counted.append(counter.get_total_flops())
+    assert counted[0] == counted[1] == 3 * 2 * (2 * 16 * 5 * 5) * (8 * 9)
+    with FlopCounterMode(display=False) as counter:
+        conv2d(x, torch.randn(8, 1, 3, 3), None, (1, 1), (1, 1, 1, 1), (1, 1), 8, "none", "auto", 0)
+        convx.functional.filter2d(x, torch.randn(3, 5, 5))
+    assert counter.get_total_flops() == 2 * 2 * 8 * 81 * (9 + 3 * 25)
 
 
 def test_empty_batch() -> None:
