@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import planned
@@ -24,9 +25,13 @@ from reference import (
     reference,
     torch_result,
 )
+from tuned import own_folder
 
 from convx import _planning
 from convx._arguments import CONVOLUTIONS
+from convx.tune import generated, records
+
+__all__ = ["own_folder"]
 
 
 @dataclass(frozen=True)
@@ -248,3 +253,25 @@ def test_memory_that_begins_anywhere() -> None:
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             for algorithm in algorithms("forward", case, tensors):
                 assert_agrees(result_of("forward", case, tensors, algorithm), own, exact, algorithm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Dense(batch=2, channels=70, filters=44, height=9, width=9, bias=True, activation="relu6"),
+        Dense(batch=2, channels=48, filters=36, height=11, width=12, groups=2, stride=(2, 2)),
+    ],
+    ids=str,
+)
+def test_generated_kernels(case: Dense, dtype: torch.dtype, channels_last: bool, own_folder: Path) -> None:
+    """Those that convx.tune would try, direct and with channels spread over lanes, compiled and run."""
+    tensors = make(case, dtype, "cuda", channels_last)
+    problem, device = problem_of(case, "forward", dtype, channels_last), _planning.device("cuda")
+    offered = generated.offer(problem, device, records.fields_text(records.problem_fields(problem)))
+    assert {kernel["group_c"] > 1 for kernel in offered.values()} == {False, True}
+    own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
+    for name in offered:
+        assert_agrees(result_of("forward", case, tensors, name), own, exact, name, case.terms("forward"))
