@@ -70,7 +70,10 @@ def capabilities(of: dict[str, Any] | None = None) -> Iterator[Capability]:
                 problem = core.Problem(
                     operation=operation, dtype=dtype, layout=layout, **{**sizes, **KINDS[kind]}
                 )
-                able, reason = core.supports(method, problem, device)
+                try:
+                    able, reason = core.supports(method, problem, device)
+                except ValueError as error:  # a setting that can't be read, which this report is to name
+                    able, reason = False, str(error)
                 yield Capability(method, name, kind, operation, dtype, layout, able, reason)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from processes import run_python
 
 import convx
 from convx import __main__, _planning, info
@@ -26,6 +27,14 @@ def test_command() -> None:
         [sys.executable, "-m", "convx", "info"], capture_output=True, text=True, check=True
     )
     assert "what each method can run here" in result.stdout
+
+
+def test_a_setting_that_cannot_be_read_is_named() -> None:
+    result = run_python("from convx import info; print(info.report())", CONVX_WORKSPACE_LIMIT_MB="abc")
+    assert result.returncode == 0, result.stderr
+    assert (
+        "CONVX_WORKSPACE_LIMIT_MB must be a whole number of megabytes, 0 or more, got 'abc'" in result.stdout
+    )
 
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
