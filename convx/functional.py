@@ -38,10 +38,11 @@ def _require_tensors(input: object, weight: object, bias: object) -> None:
 
 def _require_types(groups: object, activation: object, algorithm: object, packed: object) -> None:
     """For calls that went wrong: what torch says of them names no argument."""
-    wanted = (("groups", groups, int), ("activation", activation, str), ("algorithm", algorithm, str))
-    for name, value, type_of in wanted:
-        if not isinstance(value, type_of):
-            raise TypeError(f"{name} must be of type {type_of.__name__}, got {value!r}")
+    if not hasattr(groups, "__index__"):  # numpy's and symbolic integers have it too
+        raise TypeError(f"groups must be of type int, got {groups!r}")
+    for name, value in (("activation", activation), ("algorithm", algorithm)):
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be of type str, got {value!r}")
     if packed is not None and not isinstance(packed, PackedFilters):
         raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}")
 

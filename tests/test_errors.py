@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -197,6 +198,12 @@ def test_arguments_of_another_type(changes: dict[str, Any], message: str) -> Non
     ):
         with pytest.raises(TypeError, match=message):
             call(input, weight, **{"groups": 4, **changes})
+
+
+def test_integers_of_other_kinds_are_no_error() -> None:
+    assert conv2d(image(), filters(), groups=np.int64(4)).shape == (2, 4, 4, 3)
+    with pytest.raises(BAD, match="weight must have the dtype of input"):
+        conv2d(image(), filters().double(), groups=np.int64(4))
 
 
 def test_modules_pass_errors_on() -> None:
