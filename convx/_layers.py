@@ -37,6 +37,11 @@ def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
     return ops.autocast_cast(input.new_empty(0), torch.get_autocast_dtype(where)).dtype
 
 
+def require_module(name: str, value: object) -> None:
+    if not isinstance(value, Module):
+        raise TypeError(f"{name} must be a torch.nn.Module, got {type(value).__name__}")
+
+
 def convolutions(model: Module) -> dict[Module, list[str]]:
     """Every convolution layer and the names it goes by: more than one where it is shared."""
     found: dict[Module, list[str]] = {}
@@ -114,7 +119,6 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
     if layer.padding_mode != "zeros":  # torch pads first with values
         height, width = size[2] + paddings[0] + paddings[1], size[3] + paddings[2] + paddings[3]
         size, paddings = (*size[:2], height, width), (0, 0, 0, 0)
-
     return _planning.problem(
         operation,
         call.dtype,

@@ -45,10 +45,10 @@ def constant_filters() -> Iterator[None]:
 
     A captured call packs its filters at every replay, so that it sees what the weight holds then: that
     takes 2 to 15 microseconds a layer. Who serves a trained network has no use for that. A capture within
-    this context reads the packed copy that a call before it, outside of the graph, has left with the layer;
-    replays do not see later changes of the weight. The layers have to live as long as the graph does, as
-    their weights have to anyway. A layer that has no packed copy yet packs in the graph, as without this.
-    Outside of captures nothing changes. It counts for the thread that enters it.
+    this context reads the packed copy that a call before it, outside of the graph, has left with the layer,
+    which has to be in eval mode; replays do not see later changes of the weight. The layers have to live as
+    long as the graph does, as their weights have to anyway. A layer that has no packed copy yet packs in the
+    graph, as without this. Outside of captures nothing changes. It counts for the thread that enters it.
 
     >>> import torch, convx
     >>> layer, x = convx.nn.Conv2d(64, 64, 1).eval(), torch.randn(1, 64, 56, 56)

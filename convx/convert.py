@@ -219,8 +219,7 @@ def convert_(
     >>> [row.name for row in report.converted], [row.name for row in report.left]
     (['0'], ['1'])
     """
-    if not isinstance(model, Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    _layers.require_module("model", model)
     if filter_fn is not None and not callable(filter_fn):
         raise TypeError(
             f"filter_fn must be a function of (layer, name), got {type(filter_fn).__name__}; inputs go to "
@@ -277,8 +276,7 @@ def revert_(model: Module) -> int:
     >>> convx.revert_(layer), type(layer)
     (1, <class 'torch.nn.modules.conv.Conv2d'>)
     """
-    if not isinstance(model, Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    _layers.require_module("model", model)
     converted = [(name, module) for name, module in model.named_modules() if _ORIGINAL in vars(module)]
     for name, module in converted:
         if type(module) not in _REPLACEMENTS.values():

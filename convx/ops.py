@@ -203,18 +203,17 @@ def _autocast(device_type: str) -> Callable[..., Tensor]:
 def _register() -> torch.library.Library:
     names = ("conv2d", "conv2d_input_grad", "conv2d_weight_grad")
     torch.library.register_fake("convx::pack_weight", _fakes.pack_weight)
-    for name, short in zip(names, Calls._fields, strict=True):
-        torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
-        torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), getattr(_calls, short)))
     _flops.register()
     library = torch.library.Library("convx", "IMPL")
-    for name, save, backward in (
-        ("conv2d", _save_conv2d, _conv2d_backward),
-        ("conv2d_input_grad", _save_input_grad, _input_grad_backward),
-        ("conv2d_weight_grad", _save_weight_grad, _weight_grad_backward),
-    ):
-        kernel = derivative(getattr(torch.ops.convx, name).default, save, backward)
-        library.impl(name, kernel, "Autograd", with_keyset=True)
+    derivatives = (
+        (_save_conv2d, _conv2d_backward),
+        (_save_input_grad, _input_grad_backward),
+        (_save_weight_grad, _weight_grad_backward),
+    )
+    for name, call, (save, backward) in zip(names, _calls, derivatives, strict=True):
+        torch.library.register_fake(f"convx::{name}", getattr(_fakes, name))
+        torch.library.register_vmap(f"convx::{name}", partial(getattr(_vmap, name), call))
+        library.impl(name, derivative(call, save, backward), "Autograd", with_keyset=True)
     # Not register_autocast, which fixes one dtype: this follows the context's.
     library.impl("conv2d", _autocast("cpu"), "AutocastCPU")
     library.impl("conv2d", _autocast("cuda"), "AutocastCUDA")

@@ -133,8 +133,7 @@ def tune(
     >>> [row.layers for row in report.rows]
     ['0', '1']
     """
-    if not isinstance(layer_or_model, Module):
-        raise TypeError(f"layer_or_model must be a torch.nn.Module, got {type(layer_or_model).__name__}")
+    _layers.require_module("layer_or_model", layer_or_model)
     operations = _checked_operations(operations)
     if not isinstance(rounds, Integral):
         raise TypeError(f"rounds must be an int, got {rounds!r} ({type(rounds).__name__})")

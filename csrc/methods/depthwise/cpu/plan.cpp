@@ -30,6 +30,8 @@ bool is_common(const ConvProblem& problem) {
 
 bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits& device) {
   const bool channels_last = problem.layout == Layout::nhwc;
+  // Lanes along columns do not sum a gradient over several filters of a channel.
+  const bool one_filter = problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1;
   switch (algorithm) {
     case Algorithm::general:
       return true;
@@ -40,13 +42,12 @@ bool can_run(Algorithm algorithm, const ConvProblem& problem, const DeviceTraits
       return is_common(problem) && !channels_last && problem.dtype == DType::float32 &&
              device.isa != CpuIsa::baseline && problem.stride_w == 1 &&
              problem.in_width == problem.out_width && problem.padding_left == problem.filter_width / 2 &&
-             problem.operation != Operation::weight_grad &&
-             (problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1);
+             problem.operation != Operation::weight_grad && one_filter;
     case Algorithm::rows: {
       if (!is_common(problem)) return false;
       const bool wide = problem.dtype == DType::float32;
       if (!channels_last) {
-        return wide && (problem.operation != Operation::input_grad || problem.out_channels_per_group() == 1);
+        return wide && one_filter;
       }
       // The 16-bit formats have the sweep without a stride to undo, where conversion is an instruction.
       const bool plain = problem.operation == Operation::forward ||
@@ -109,12 +110,12 @@ Efficiency efficiency(Algorithm algorithm, const ConvProblem& problem, const Dev
     return {problem.stride_w == 1 ? 0.23 : 0.42, 0.95};  // a stride leaves less to narrow
   }
   if (problem.layout == Layout::nhwc) return {0.6, 1.2};
-  // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
-  // other.
-  // With the rows of a plane in half-empty vectors they wait for each other.
+  // Rows that leave half of a vector empty wait for each other.
   if (algorithm == Algorithm::reuse) {
     return problem.out_width >= 15 ? Efficiency{0.75, 1.4} : Efficiency{0.3, 0.5};
   }
+  // Lanes along columns win on wide planes without a stride; a last block that repeats channels costs the
+  // other.
   if (algorithm == Algorithm::rows) {
     if (problem.operation == Operation::weight_grad) return {0.2, 0.3};
     return problem.stride_w == 1 && problem.out_width >= 40 ? Efficiency{0.45, 0.8} : Efficiency{0.25, 0.4};
