@@ -70,4 +70,4 @@ def begin_between_pieces(tensors: Tensors) -> None:
     for name in ("input", "weight"):
         tensor = getattr(tensors, name)
         flat = torch.empty(tensor.numel() + 1, device=tensor.device, dtype=tensor.dtype)
-        setattr(tensors, name, flat[1:].view(tensor.shape).copy_(tensor))
+        setattr(tensors, name, flat[1:].as_strided(tensor.shape, tensor.stride()).copy_(tensor))

@@ -16,6 +16,7 @@ from reference import ACTIVATIONS, Dense, Tensors, assert_agrees, make, referenc
 from torch import Tensor
 
 METHODS = ("cuconv", "hntmp")
+IN_LAYOUTS = [("cuconv", False), ("hntmp", False), ("hntmp", True)]  # the second: channels_last
 # Whole pieces of channels, planes of several tiles, rows of odd and even lengths.
 LARGER = [
     Dense(batch=1, channels=64, filters=96, height=28, width=28),
@@ -47,13 +48,13 @@ def results(
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", test_cuconv.DTYPES, ids=str)
 @pytest.mark.parametrize("operation", ["forward", "input_grad"])
-@pytest.mark.parametrize("method", METHODS)
-def test_every_plan_agrees(method: str, operation: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("method", "channels_last"), IN_LAYOUTS)
+def test_every_plan_agrees(method: str, channels_last: bool, operation: str, dtype: torch.dtype) -> None:
     seen: set[str] = set()
     for case in SHAPES[method]:
         if operation == "input_grad":
             case = case.with_(bias=False, activation="none")
-        tensors = make(case, dtype, "cuda")
+        tensors = make(case, dtype, "cuda", channels_last)
         own, exact = torch_result(operation, case, tensors), reference(operation, case, tensors)
         for algorithm, result in results(method, operation, case, tensors):
             seen.add(algorithm.split(" ")[0])
@@ -88,12 +89,12 @@ def test_tf32_where_it_is_allowed(operation: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("method", METHODS)
-def test_epilogue(method: str, activation: str) -> None:
+@pytest.mark.parametrize(("method", "channels_last"), IN_LAYOUTS)
+def test_epilogue(method: str, channels_last: bool, activation: str) -> None:
     for width in (13, 14):
         case = Dense(channels=24, filters=70, width=width, bias=True, activation=activation)
         for dtype in (torch.float32, torch.bfloat16):
-            tensors = make(case, dtype, "cuda")
+            tensors = make(case, dtype, "cuda", channels_last)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             for algorithm, result in results(method, "forward", case, tensors):
                 assert_agrees(result, own, exact, f"{algorithm} {case}", case.terms("forward"))
@@ -112,13 +113,13 @@ def test_bit_for_bit_repeatable(method: str, operation: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", METHODS)
-def test_memory_that_begins_anywhere(method: str) -> None:
+@pytest.mark.parametrize(("method", "channels_last"), IN_LAYOUTS)
+def test_memory_that_begins_anywhere(method: str, channels_last: bool) -> None:
     """Kernels load pairs and pieces of elements at once; slices of storage begin between them."""
     for width in (13, 14, 28):
         case = Dense(channels=24, filters=32, height=9, width=width)
         for dtype in (torch.float32, torch.bfloat16):
-            tensors = make(case, dtype, "cuda")
+            tensors = make(case, dtype, "cuda", channels_last)
             begin_between_pieces(tensors)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             for algorithm, result in results(method, "forward", case, tensors):

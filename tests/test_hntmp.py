@@ -217,8 +217,8 @@ def test_plans_of_every_gpu(name: str) -> None:
             assert (plan.workspace_bytes > 0) == (tiling["splits"] > 1)
 
 
-def refusal(case: Dense, operation: str, device: Any, channels_last: bool = False) -> str:
-    supported, reason = _planning.core().supports("hntmp", problem_of(case, operation, channels_last), device)
+def refusal(case: Dense, operation: str, device: Any) -> str:
+    supported, reason = _planning.core().supports("hntmp", problem_of(case, operation), device)
     assert not supported
     return str(reason)
 
@@ -229,7 +229,6 @@ def test_what_it_refuses_and_why() -> None:
     strided = Dense(stride=(2, 1))
     assert refusal(strided, "input_grad", cpu) == "its input_grad needs stride 1, not (2, 1)"
     assert refusal(Dense(batch=0), "forward", gpu) == "the batch is empty"
-    assert "nchw" in refusal(Dense(), "forward", gpu, channels_last=True)
     large = Dense(filter=(9, 3), height=20)
     assert "filters of up to 7x7, not 9x3" in refusal(large, "forward", gpu)
     wide = Dense(dilation=(99, 99), height=500, width=500)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from simt import build as programs
-from simt.covering import chosen_line
+from simt.covering import LAYOUTS, chosen_line
 from test_simt import DEVICES, ORDERS, pytestmark, run_all
 
 __all__ = ["pytestmark"]
@@ -71,8 +71,9 @@ def tiles(output: str) -> set[str]:
     return set(re.findall(r"^RUN +\w+ (\w+) ", output, re.MULTILINE))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("device", DEVICES)
-def test_float32_by_every_tile(driver: Path, device: str) -> None:
+def test_float32_by_every_tile(driver: Path, device: str, layout: str) -> None:
     """Exact results in every order of lanes, warps and blocks, and every kernel took part."""
     lines = [chosen_line(problem, device, ORDERS[i % 3]) for i, problem in enumerate(PROBLEMS.values())]
     lines += [
@@ -81,15 +82,16 @@ def test_float32_by_every_tile(driver: Path, device: str) -> None:
     if device == DEVICES[-1]:
         lines = [*lines[:3], *lines[3::3]]  # its kernels are those of the first device
     lines.append(chosen_line(SPLITS, device, ",".join(ORDERS)))
-    output = run_all(driver, lines)
+    output = run_all(driver, [f"{line} layout={layout}" for line in lines])
     assert "\nNONE " not in output, "a problem was left out"
     whole = {"tile", "small", "image", "rows", "taps", "general"}
     assert tiles(output) >= whole | {"tile_split", "small_split", "image_split", "taps_split"}
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("device", ["h200", "mi250"])
-def test_other_types(driver: Path, device: str, dtype: str) -> None:
+def test_other_types(driver: Path, device: str, dtype: str, layout: str) -> None:
     """The kernels that the other element types have."""
     lines = [
         chosen_line(problem, device, "shuffled", dtype=dtype) for problem in list(PROBLEMS.values())[::3]
@@ -103,6 +105,6 @@ def test_other_types(driver: Path, device: str, dtype: str) -> None:
         chosen_line(problem, device, "reverse", dtype=dtype, operation="input_grad") for problem in gradients
     ]
     lines.append(chosen_line(SPLITS, device, "forward", dtype=dtype))
-    output = run_all(driver, lines)
+    output = run_all(driver, [f"{line} layout={layout}" for line in lines])
     assert "\nNONE " not in output, "a problem was left out"
     assert tiles(output) >= whole

@@ -33,11 +33,13 @@ inline double stage_instructions(const Geometry& g, const Sweep& s, int64_t elem
 }
 
 // Instructions that copy one stage; each takes seven cycles of its multiprocessor.
-inline double stage_copies(const Geometry& g, const Sweep& s, int64_t element_bytes) {
+inline double stage_copies(const Geometry& g, const Sweep& s, const ConvProblem& problem) {
+  const int64_t element_bytes = element_size(problem.dtype);
   const double lanes = static_cast<double>(g.lanes);
   const double positions = static_cast<double>(g.window_height * g.window_width);
   const double slots = static_cast<double>(g.slots());
   const double weights = static_cast<double>(g.tile.filters * s.taps() * element_bytes) / 16;
+  if (problem.layout == Layout::nhwc) return std::ceil(slots * positions / lanes) + weights;
   if (g.tile.staging == Staging::image) {
     return slots * positions * static_cast<double>(element_bytes) / 16 / lanes + weights;
   }
@@ -70,9 +72,11 @@ inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem&
   const double wait = waits ? 900 / std::max(1.0, std::min(of_processor, resident) * warps / 4) : 0;
   // A scheduler with one warp alone waits for shared memory (measured: a third more time than with two).
   const double alone = std::min(of_processor, resident) * warps < 8 ? 1.4 : 1.1;
+  // In channels_last every element's place is computed anew.
+  const double places = problem.layout == Layout::nhwc ? 12 * stage_copies(g, s, problem) : 0;
   const double issue =
-      stages * of_processor * warps / busy * (stage_instructions(g, s, bytes) * alone + wait);
-  const double copies = stages * of_processor * warps * stage_copies(g, s, bytes) * 7;
+      stages * of_processor * warps / busy * ((stage_instructions(g, s, bytes) + places) * alone + wait);
+  const double copies = stages * of_processor * warps * stage_copies(g, s, problem) * 7;
   const double stage_traffic = static_cast<double>(g.slots() * g.window_height * g.window_width * bytes +
                                                    g.lanes * g.tile.filters * s.taps() * bytes);
   const double traffic = stages * of_processor * warps * stage_traffic / 26;  // L2 gives 26 bytes a cycle

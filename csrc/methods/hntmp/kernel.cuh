@@ -64,40 +64,69 @@ CONVX_DEVICE Place place_of(const Arguments<T, A>& a, uint32_t block) {
   return place;
 }
 
-// The warps' sums, one pixel of one channel a thread, neighbours on neighbours; two at a time, and all loads
-// before the first sum.
-template <int Lanes, int TileAt, class T, class A>
+// Of the place's image and group: its channel's first element, in planes of `plane` pixels.
+template <bool ChannelsLast>
+CONVX_DEVICE int64_t first_of(const Place& place, int channels, int channel, int64_t plane) {
+  if constexpr (ChannelsLast) {
+    return (place.image_group - place.group) * channels * plane +
+           static_cast<int64_t>(place.group) * channels + channel;
+  } else {
+    return (place.image_group * channels + channel) * plane;
+  }
+}
+
+// The warps' sums, one pixel of one channel a thread, neighbours on neighbours in memory; two at a time,
+// and all loads before the first sum.
+template <int Lanes, bool ChannelsLast, int TileAt, class T, class A>
 CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const A* sums) {
   constexpr Tile kTile = tile_of(TileAt);
-  constexpr int kPixels = kTile.pixels(), kMostWarps = 256 / Lanes, kAtOnce = 2;
+  constexpr int kPixels = kTile.pixels(), kMostWarps = 256 / Lanes;
+  constexpr int kAtOnce = ChannelsLast && sizeof(T) == 8 ? 1 : 2;  // RDNA has scalar registers for no more
   const int count = a.block_channels * kPixels, threads = static_cast<int>(blockDim.x);
   const int first = place.channel_block * a.block_channels, warps = threads / Lanes;
-  const int64_t origin = (place.image_group * a.result_channels + first) * a.result_plane;
+  const int block_channels_log2 = log2_of(Lanes * kTile.filters) - a.slots_log2;
+  const int64_t origin = first_of<ChannelsLast>(place, a.result_channels, first, a.result_plane);
+  const auto place_in_tile = [&](int i, int& channel, int& pixel) {
+    if constexpr (ChannelsLast) {
+      pixel = i >> block_channels_log2;
+      channel = i & (a.block_channels - 1);
+    } else {
+      channel = i / kPixels;
+      pixel = i - channel * kPixels;
+    }
+  };
   CONVX_NO_UNROLL
   for (int begin = threadIdx.x; begin < count; begin += kAtOnce * threads) {
     A total[kAtOnce];
     CONVX_UNROLL
     for (int j = 0; j < kAtOnce; ++j) {
-      const int i = min(begin + j * threads, count - 1);
+      int channel, pixel;
+      place_in_tile(min(begin + j * threads, count - 1), channel, pixel);
+      const A* const from = sums + channel * kPixels + pixel;
       A part[kMostWarps];
       CONVX_UNROLL
-      for (int warp = 0; warp < kMostWarps; ++warp) part[warp] = warp < warps ? sums[warp * count + i] : A(0);
+      for (int warp = 0; warp < kMostWarps; ++warp) part[warp] = warp < warps ? from[warp * count] : A(0);
       total[j] = part[0];
       CONVX_UNROLL
       for (int warp = 1; warp < kMostWarps; ++warp) total[j] += part[warp];
       if (a.bias != nullptr && a.partial == nullptr) {
-        const int channel = min(first + i / kPixels, a.result_channels - 1);
-        total[j] += widen(a.bias[place.group * a.result_channels + channel]);
+        const int of_group = min(first + channel, a.result_channels - 1);
+        total[j] += widen(a.bias[place.group * a.result_channels + of_group]);
       }
     }
     if (a.partial == nullptr) activate(total, a.activation);
     CONVX_UNROLL
     for (int j = 0; j < kAtOnce; ++j) {
-      const int i = begin + j * threads, channel = i / kPixels, pixel = i - channel * kPixels;
+      const int i = begin + j * threads;
+      int channel, pixel;
+      place_in_tile(i, channel, pixel);
       const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
       if (i >= count || first + channel >= a.result_channels) continue;
       if (y >= a.result_height || x >= a.result_width) continue;
-      const int64_t index = origin + channel * a.result_plane + y * a.result_width + x;
+      const int at = y * a.result_width + x;
+      const int64_t index =
+          origin + (ChannelsLast ? static_cast<int64_t>(at) * pixel_step(a, a.result_channels) + channel
+                                 : channel * a.result_plane + at);
       if (a.partial != nullptr) {
         a.partial[place.split * a.results + index] = total[j];
       } else {
@@ -107,7 +136,7 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
   }
 }
 
-template <int Lanes, class T, int TileAt>
+template <int Lanes, class T, bool ChannelsLast, int TileAt>
 CONVX_KERNEL(256, 1)
 hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
@@ -128,7 +157,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   // This warp's source channels: `slots` from `channel`, then every step-th group of them.
   int channel = (place.split * warps + warp) * a.slots;
   const int step = static_cast<int>(a.splits.divisor) * warps * a.slots;
-  const T* source = a.source + (place.image_group * a.source_channels + channel) * a.source_plane;
+  const T* source = a.source + first_of<ChannelsLast>(place, a.source_channels, channel, a.source_plane);
   const T* weight =
       a.weight + ((static_cast<int64_t>(place.group) * a.channel_blocks.divisor + place.channel_block) *
                       a.source_channels +
@@ -164,14 +193,18 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
     constexpr Tile kStaged = tile_of(TileAt);
     const int channels = min(a.source_channels - channel, a.slots);
     Staged* const window = reinterpret_cast<Staged*>(to);
-    if constexpr (kStaged.staging == Staging::image) {
+    if constexpr (ChannelsLast) {
+      constexpr bool kImage = kStaged.staging == Staging::image;
+      stage_pixels<Lanes>(a, window, source, channels, kImage ? 0 : row,
+                          kImage || kRowPieces ? 0 : column - before, lane);
+    } else if constexpr (kStaged.staging == Staging::image) {
       stage_pieces<Lanes, 0>(window, source, channels * kStaged.pixels(), a.slots * kStaged.pixels(), lane);
     } else if constexpr (kStaged.any()) {
       stage_any_window<Lanes>(a, window, source, channels, row, column, lane);
     } else {
       pieces.stage(a, window, source, channels);
     }
-    source += step * a.source_plane;
+    source += step * (ChannelsLast ? 1 : a.source_plane);
   };
 
   A sum[kTile.sums()];
@@ -223,7 +256,7 @@ hntmp_kernel(Arguments<T, Accumulator<T>> a) {
   write_totals<Lanes, 1>(sum, slot, a.slots, 0, kTile.sums(),
                          sums + (warp * a.block_channels + filters * kTile.filters) * kTile.pixels());
   block_barrier();
-  write_back<Lanes, TileAt>(a, place, sums);
+  write_back<Lanes, ChannelsLast, TileAt>(a, place, sums);
 }
 
 // The second step of a split: the splits' sums in order, then the epilogue.

@@ -47,14 +47,15 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   return a;
 }
 
-template <class T, int TileAt>
+template <class T, bool ChannelsLast, int TileAt>
 void start(const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, Stream stream) {
   Grid grid;
   grid.x = static_cast<uint32_t>(g.blocks);
   with_lanes(g.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
-    launch_in_turn(hntmp_kernel<kLanes, T, TileAt>, "hntmp", grid, static_cast<uint32_t>(g.warps * kLanes),
-                   static_cast<uint32_t>(g.shared_bytes), stream, arguments);
+    launch_in_turn(hntmp_kernel<kLanes, T, ChannelsLast, TileAt>, "hntmp", grid,
+                   static_cast<uint32_t>(g.warps * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
+                   arguments);
   });
 }
 
@@ -71,13 +72,15 @@ constexpr DType dtype_of() {
   }
 }
 
-// start<T, index>() for the tiles that are compiled for T.
-template <class T, int... Tiles>
+// start<T, ChannelsLast, index>() for the tiles that are compiled for T.
+template <class T, bool ChannelsLast, int... Tiles>
 void start_tile(int index, const Geometry& g, const Arguments<T, Accumulator<T>>& arguments, Stream stream,
                 std::integer_sequence<int, Tiles...>) {
   const auto try_one = [&](auto tile) {
     if constexpr (has_dtype(decltype(tile)::value, dtype_of<T>())) {
-      if (index == decltype(tile)::value) start<T, decltype(tile)::value>(g, arguments, stream);
+      if (index == decltype(tile)::value) {
+        start<T, ChannelsLast, decltype(tile)::value>(g, arguments, stream);
+      }
     }
   };
   (try_one(std::integral_constant<int, Tiles>()), ...);
@@ -89,13 +92,20 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   const Geometry g = geometry_of(sweep, plan.kernel, problem.dtype, plan["lanes"], plan["lane_filters"],
                                  plan["warps"], plan["splits"]);
   const auto a = arguments_of<T>(plan, problem, sweep, g, pointers);
-  start_tile<T>(plan.kernel, g, a, pointers.packed_just_now ? stream.without_overlap() : stream,
-                std::make_integer_sequence<int, kTiles>());
+  const bool channels_last = problem.layout == Layout::nhwc;
+  const Stream turn = pointers.packed_just_now ? stream.without_overlap() : stream;
+  constexpr auto kAll = std::make_integer_sequence<int, kTiles>();
+  if (channels_last) {
+    start_tile<T, true>(plan.kernel, g, a, turn, kAll);
+  } else {
+    start_tile<T, false>(plan.kernel, g, a, turn, kAll);
+  }
   if (a.partial == nullptr) return;
   Grid grid;
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
   launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.bias,
-                 a.result, a.results, static_cast<int>(g.splits), divide_by(a.result_plane),
+                 a.result, a.results, static_cast<int>(g.splits),
+                 divide_by(channels_last ? 1 : a.result_plane),
                  divide_by(sweep.groups * sweep.result_channels), a.activation);
 }
 

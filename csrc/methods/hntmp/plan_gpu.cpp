@@ -22,12 +22,15 @@ bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
     return false;
   if (tile.filter_height != 0 && s.filter_height != tile.filter_height) return false;
   const int64_t element_bytes = element_size(problem.dtype);
-  if (tile.staging == Staging::window) return !tile.pairs(element_bytes) || s.source_width % 2 == 0;
+  if (tile.staging == Staging::window) {
+    return !tile.pairs(element_bytes) || problem.layout == Layout::nhwc || s.source_width % 2 == 0;
+  }
   // Only the padding around the very columns that there are is left out.
   const bool same_width = s.source_width == tile.width && s.result_width == tile.width && s.left == 1;
   if (tile.staging == Staging::rows) return same_width && s.top == 1;
   return same_width && s.top == 1 && s.source_height == tile.height && s.result_height == tile.height &&
-         s.source_channels * tile.pixels() * element_bytes % 16 == 0;  // pieces from any image on
+         (problem.layout == Layout::nhwc ||
+          s.source_channels * tile.pixels() * element_bytes % 16 == 0);  // pieces from any image on
 }
 
 // Shared memory, offsets, and no lanes without filters where fewer would do.
@@ -96,9 +99,6 @@ void append_tile(int index, const Sweep& s, const ConvProblem& problem, const De
 }  // namespace
 
 Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (problem.layout != Layout::nchw) {
-    return Support::no("its GPU kernels stage planes, so they need the layout nchw");
-  }
   if (problem.filter_height > kLargestFilter || problem.filter_width > kLargestFilter) {
     return Support::no("its GPU kernels need filters of up to 7x7, not " +
                        std::to_string(problem.filter_height) + "x" + std::to_string(problem.filter_width));
@@ -111,7 +111,8 @@ Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (s.source_height * s.source_width >= kLimit || s.result_height * s.result_width >= kLimit) {
     return Support::no("its GPU kernels need planes of fewer than 2^31 elements");
   }
-  if (s.source_channels >= kLimit / 1024 || s.result_channels >= kLimit / 1024 || s.groups >= kLimit / 1024) {
+  if (s.source_channels >= kLimit / 1024 || s.result_channels >= kLimit / 1024 || s.groups >= kLimit / 1024 ||
+      s.groups * std::max(s.source_channels, s.result_channels) >= kLimit) {
     return Support::no("its GPU kernels need fewer than 2^21 channels");
   }
   if (gpu_candidates(problem, device).empty()) {

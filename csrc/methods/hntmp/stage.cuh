@@ -1,5 +1,7 @@
 // A warp brings a few source channels and their filters into its own shared memory.
 #pragma once
+#include <type_traits>
+
 #include "methods/hntmp/arguments.h"
 #include "methods/hntmp/tiles.h"
 #include "platform/async_copy.h"
@@ -7,16 +9,20 @@
 
 namespace convx::hntmp {
 
-// One element into shared memory, as the type that sums have; zero where there is none.
-template <class T>
-CONVX_DEVICE void copy_element(Accumulator<T>* shared, const T* source, bool valid) {
+// One element into shared memory, as it is or as the type that sums have; zero where there is none.
+template <class T, class Staged>
+CONVX_DEVICE void copy_element(Staged* shared, const T* source, bool valid) {
   if constexpr (sizeof(T) >= 4) {
     constexpr int kBytes = sizeof(T);
     copy_async<kBytes>(shared, source, valid ? kBytes : 0);
   } else {
     T value{};
     if (valid) value = *source;
-    *shared = widen(value);
+    if constexpr (std::is_same_v<T, Staged>) {
+      *shared = value;
+    } else {
+      *shared = widen(value);
+    }
   }
 }
 
@@ -54,6 +60,38 @@ CONVX_DEVICE void stage_any_window(const Arguments<T, A>& a, A* shared, const T*
     CONVX_NO_UNROLL
     for (int slot = 0; slot < a.slots; ++slot, from += a.source_plane) {
       copy_element(shared + slot * a.channel_stride + position, from, inside && slot < channels);
+    }
+  }
+}
+
+// From one pixel of channels_last to the next, where a group has so many channels.
+template <class T, class A>
+CONVX_DEVICE int pixel_step(const Arguments<T, A>& a, int channels) {
+  return static_cast<int>(a.groups.divisor) * channels;
+}
+
+// The window of a tile of channels_last: neighbouring lanes take the neighbouring channels of a pixel, which
+// lie in the same cache lines; in shared memory they are planes as ever.
+template <int Lanes, class T, class A, class Staged>
+CONVX_DEVICE void stage_pixels(const Arguments<T, A>& a, Staged* shared, const T* source, int channels,
+                               int row, int column, int lane) {
+  const int step = pixel_step(a, a.source_channels);
+  const int slot = lane & (a.slots - 1), pixels = Lanes >> a.slots_log2;
+  const bool exists = slot < channels;
+  shared += slot * a.channel_stride;
+  source += exists ? slot : 0;
+  constexpr int kAtOnce = sizeof(T) == 8 ? 1 : 4;  // RDNA's scalar registers: write_back
+  CONVX_NO_UNROLL
+  for (int begin = lane >> a.slots_log2; begin < a.window_positions; begin += kAtOnce * pixels) {
+    CONVX_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int position = begin + i * pixels;
+      if (position >= a.window_positions) continue;
+      const int down = static_cast<int>(a.window_width.quotient(position));
+      const int y = row + down, x = column + position - down * static_cast<int>(a.window_width.divisor);
+      const bool inside = exists && y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
+      const int pixel = inside ? y * a.source_width + x : 0;
+      copy_element(shared + position, source + static_cast<int64_t>(pixel) * step, inside);
     }
   }
 }

@@ -66,6 +66,10 @@ constexpr Tile kTileTable[kTiles] = {
     {"general", 4, 2, 7, 0, 0, 0, Staging::window, 2}, {"general", 1, 4, 7, 0, 0, 0, Staging::window, 2},
 };
 
+constexpr int log2_of(int power_of_two) {
+  return power_of_two > 1 ? 1 + log2_of(power_of_two / 2) : 0;
+}
+
 constexpr Tile tile_of(int index) {
   return kTileTable[index];
 }
