@@ -80,7 +80,7 @@ CONVX_DEVICE void stage_pixels(const Arguments<T, A>& a, Staged* shared, const T
   const bool exists = slot < channels;
   shared += slot * a.channel_stride;
   source += exists ? slot : 0;
-  constexpr int kAtOnce = sizeof(T) == 8 ? 1 : 4;  // RDNA's scalar registers: write_back
+  constexpr int kAtOnce = sizeof(T) == 8 ? 1 : 4;  // as in write_back
   CONVX_NO_UNROLL
   for (int begin = lane >> a.slots_log2; begin < a.window_positions; begin += kAtOnce * pixels) {
     CONVX_UNROLL
