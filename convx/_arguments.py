@@ -114,8 +114,24 @@ def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """The layout rule of every operator: NCHW unless dense memory says channels_last and can't say NCHW."""
-    return bool(tensor.size(1) > 1 and tensor.stride(1) == 1 and not tensor.is_contiguous())
+    """Whether a 4D tensor's strides are in the order of channels_last: suggest_memory_format of torch's
+    tensors, which tells by the strides where sizes of 1 leave the order open."""
+    size, stride = tensor.shape, tensor.stride()
+    if stride[1] == 0:
+        return False
+    least = 0
+    for dimension in (1, 3, 2, 0):
+        if size[dimension] == 0 or stride[dimension] < least:
+            return False
+        if dimension == 0 and least == stride[1]:
+            return False
+        least = stride[dimension] * size[dimension]
+    return True
+
+
+def gives_channels_last(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """torch's rule for the layout of a convolution's result, from its two operands."""
+    return is_channels_last(first) or is_channels_last(second)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -97,7 +97,7 @@ class _Conv2d(torch.autograd.Function):
             None if activation == "none" else output,
         )
         ctx.arguments = (Geometry(stride, padding, dilation, groups), activation, Choice(*choice))
-        ctx.sizes = (input.shape, weight.shape, is_channels_last(input))
+        ctx.sizes = (input.shape, weight.shape, is_channels_last(output))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx._arguments import ACTIVATIONS, DTYPES, is_channels_last
+from convx._arguments import ACTIVATIONS, DTYPES, gives_channels_last
 
 
 def _check(condition: Any, message: str) -> None:
@@ -119,9 +119,11 @@ def _check_geometry(
     return size
 
 
-def _empty(size: Sequence[Any], like: Tensor) -> Tensor:
-    memory_format = torch.channels_last if is_channels_last(like) else torch.contiguous_format
-    return torch.empty(size, dtype=like.dtype, device=like.device, memory_format=memory_format)
+def _empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
+    """A result of operands first and second."""
+    last = gives_channels_last(first, second)
+    memory_format = torch.channels_last if last else torch.contiguous_format
+    return torch.empty(size, dtype=first.dtype, device=first.device, memory_format=memory_format)
 
 
 def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
@@ -160,7 +162,7 @@ def conv2d(
         activation in ACTIVATIONS,
         f"activation must be one of {', '.join(ACTIVATIONS)}; got '{activation}'",
     )
-    return _empty(size, input)
+    return _empty(size, input, weight)
 
 
 def conv2d_input_grad(
@@ -181,7 +183,7 @@ def conv2d_input_grad(
     _check_output_grad(
         output_grad, _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
     )
-    return _empty(input_size, output_grad)
+    return _empty(input_size, output_grad, weight)
 
 
 def conv2d_weight_grad(
@@ -202,7 +204,7 @@ def conv2d_weight_grad(
     _check_output_grad(
         output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
     )
-    return torch.empty(weight_size, dtype=input.dtype, device=input.device)
+    return _empty(weight_size, input, output_grad)
 
 
 def pack_weight(

@@ -82,10 +82,13 @@ def conv2d_backward(
     weight_size: Sequence[int],
     channels_last: bool,
 ) -> Gradients:
-    """Gradients of (input, weight, bias) from the gradient before the activation; None where not needed."""
-    if channels_last and not is_channels_last(grad):
-        # Keeps a channels_last network so: the gradients take the layout of the operator's first argument.
-        grad = grad.contiguous(memory_format=torch.channels_last)
+    """Gradients of (input, weight, bias) from the gradient before the activation; None where not needed.
+    channels_last: of the result."""
+    # In the layout of the result, once for both gradients, which have the layout that their operands suggest.
+    if not channels_last:
+        grad = grad.contiguous()
+    elif not is_channels_last(grad):
+        grad = grad.clone(memory_format=torch.channels_last)
     asked = choice.of_gradients()
     input_grad = calls.input_grad(grad, weight, input_size, *geometry, *asked) if needs[0] else None
     weight_grad = calls.weight_grad(input, grad, weight_size, *geometry, *asked) if needs[1] else None

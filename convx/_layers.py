@@ -12,12 +12,12 @@ from torch.nn import Module
 from torch.nn.modules.conv import _ConvNd
 
 from convx import _planning, ops
-from convx._arguments import is_channels_last, padding_1d, padding_2d, pair, single, tf32_setting
+from convx._arguments import gives_channels_last, padding_1d, padding_2d, pair, single, tf32_setting
 
 
 @dataclass(frozen=True)
 class Call:
-    """One input that a layer was called with."""
+    """One input that a layer was called with; channels_last where the result is so."""
 
     size: tuple[int, ...]
     channels_last: bool
@@ -25,9 +25,10 @@ class Call:
     device: torch.device
 
     @classmethod
-    def of(cls, input: torch.Tensor) -> Call:
-        """A call with a 4D input, in the dtype that autocast casts it to."""
-        return cls(tuple(input.shape), is_channels_last(input), _dtype_of_call(input), input.device)
+    def of(cls, input: torch.Tensor, weight: torch.Tensor) -> Call:
+        """A call with a 4D input and weight, in the dtype that autocast casts it to."""
+        last = gives_channels_last(input, weight)
+        return cls(tuple(input.shape), last, _dtype_of_call(input), input.device)
 
 
 def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
@@ -75,10 +76,11 @@ def record_calls(model: Module, layers: Sequence[Module], example_input: Any) ->
         rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
         if input.dim() == rank - 1:
             input = input.unsqueeze(0)
+        weight: Any = layer.weight
         if rank == 3 and input.dim() == 3:
-            input = input.unsqueeze(2)
+            input, weight = input.unsqueeze(2), weight.unsqueeze(2)
         if input.dim() == 4:
-            call = Call.of(input)
+            call = Call.of(input, weight)
             if call not in calls[layer]:
                 calls[layer].append(call)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from convx import _eager, _packed, _planning, ops
-from convx._arguments import is_channels_last, padding_2d, pair, tf32_setting
+from convx._arguments import gives_channels_last, padding_2d, pair, tf32_setting
 
 
 class Kept(NamedTuple):
@@ -76,7 +76,7 @@ def _arguments(
 ) -> tuple[Any, ...] | None:
     if activation != "none" or input.dim() != 4 or not ops.available:
         return None
-    layout = torch.channels_last if is_channels_last(input) else torch.contiguous_format
+    layout = torch.channels_last if gives_channels_last(input, weight) else torch.contiguous_format
     if not (input.is_contiguous(memory_format=layout) and weight.is_contiguous(memory_format=layout)):
         return None
     tensors = (weight,) if bias is None else (weight, bias)

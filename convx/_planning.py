@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
-from convx._arguments import CONVOLUTIONS, DTYPES, PRODUCTS, Four, Pair, is_channels_last, tf32_setting
+from convx._arguments import CONVOLUTIONS, DTYPES, PRODUCTS, Four, Pair, gives_channels_last, tf32_setting
 from convx._libraries import core as core
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
@@ -38,15 +37,13 @@ def problem(
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
     filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says.
-    channels_last: of the input; input_grad has its layout from output_grad, which counts as NCHW where its
-    memory can be either."""
+    channels_last: of both images."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
         raise ValueError(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
             f"{weight_size[1] * groups} input channels, got {input_size[1]}"
         )
-    describe = partial(
-        core().Problem,
+    return core().Problem(
         operation=operation,
         dtype=dtype_name(dtype),
         batch=input_size[0],
@@ -65,11 +62,8 @@ def problem(
         allow_tf32=bool(tf32 & CONVOLUTIONS),
         packs_each_call=packs_each_call and operation == "forward",
         exact_products=not tf32 & PRODUCTS,
+        layout="channels_last" if channels_last else "nchw",
     )
-    result = describe(layout="channels_last" if channels_last else "nchw")
-    if operation == "input_grad" and 1 in (result.out_channels, result.out_height * result.out_width):
-        return describe(layout="nchw")
-    return result
 
 
 def problem_of(
@@ -89,7 +83,7 @@ def problem_of(
     return problem(
         operation,
         input.dtype,
-        is_channels_last(input),
+        gives_channels_last(input, weight),
         input.shape,
         weight.shape,
         stride,

@@ -17,7 +17,7 @@ from torch._C import _is_any_autocast_enabled as autocast_active
 from torch.autograd import forward_ad
 
 from convx import _fakes, _flops, _libraries, _vmap
-from convx._arguments import is_channels_last
+from convx._arguments import gives_channels_last
 from convx._formulas import (
     Calls,
     Choice,
@@ -78,7 +78,7 @@ def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
         weight,
         size_of(input),
         size_of(weight),
-        is_channels_last(input),
+        gives_channels_last(input, weight),
     )
     return (*gradients, *(None,) * 8)
 

@@ -9,7 +9,7 @@ from reference import Case, Tensors
 from torch import Tensor
 
 from convx import _planning, ops
-from convx._arguments import CONVOLUTIONS, PRODUCTS, is_channels_last
+from convx._arguments import CONVOLUTIONS, PRODUCTS, gives_channels_last
 
 
 def problem_of(
@@ -36,14 +36,37 @@ def problem_of(
     )
 
 
+def operands_of(operation: str, tensors: Tensors) -> tuple[Tensor, Tensor]:
+    """The two tensors that an operator multiplies, which tell the layout of its result."""
+    first = tensors.output_grad if operation == "input_grad" else tensors.input
+    return first, tensors.output_grad if operation == "weight_grad" else tensors.weight
+
+
+def layout_of_result(operation: str, tensors: Tensors) -> torch.memory_format:
+    """By torch's rule."""
+    last = gives_channels_last(*operands_of(operation, tensors))
+    return torch.channels_last if last else torch.contiguous_format
+
+
 def plans_of(
     method: str, operation: str, case: Case, tensors: Tensors, allow_tf32: bool = False
 ) -> list[Any]:
     """Every plan of a method where the tensors are; none where it can't run the case."""
-    first = tensors.output_grad if operation == "input_grad" else tensors.input
-    problem = problem_of(case, operation, first.dtype, is_channels_last(first), allow_tf32)
+    first = operands_of(operation, tensors)[0]
+    last = gives_channels_last(*operands_of(operation, tensors))
+    problem = problem_of(case, operation, first.dtype, last, allow_tf32)
     plans: list[Any] = _planning.core().candidates(method, problem, _planning.device(first.device))
     return plans
+
+
+def algorithms_of(operation: str, case: Case, tensors: Tensors) -> list[str]:
+    """Every kernel of every method that can run the case where the tensors are, by the names that select
+    them."""
+    names: dict[str, None] = {}
+    for method in (row["name"] for row in _planning.core().methods()):
+        for plan in plans_of(method, operation, case, tensors):
+            names[f"{method}/{plan.candidate}" if plan.candidate else method] = None
+    return list(names)
 
 
 def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: int = 0) -> Tensor:

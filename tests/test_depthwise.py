@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planned import plans_of
+from planned import layout_of_result, plans_of
 from reference import (
     ACTIVATIONS,
     DTYPES,
@@ -29,7 +29,6 @@ from reference import (
 from torch import Tensor
 
 import convx
-from convx._arguments import is_channels_last
 
 SIZES = [
     Case(),
@@ -124,9 +123,7 @@ def check(
         what = f"{algorithm} {operation} {case} {dtype}"
         assert_agrees(result, own, exact, what, case.terms(operation))
         assert result.device == tensors.input.device
-        if operation != "weight_grad":
-            first = tensors.output_grad if operation == "input_grad" else tensors.input
-            assert is_channels_last(result) == (is_channels_last(first) and not result.is_contiguous())
+        assert result.is_contiguous(memory_format=layout_of_result(operation, tensors))
 
 
 @pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from planned import plans_of, problem_of, result_of
+from planned import layout_of_result, plans_of, problem_of, result_of
 from processes import run_python
 from reference import ACTIVATIONS, DTYPES, OPERATIONS, Dense, assert_agrees, make, reference, torch_result
 from torch import Tensor
@@ -16,7 +16,7 @@ from tuned import own_folder, record
 
 import convx
 from convx import _eager, _planning, ops
-from convx._arguments import CONVOLUTIONS, PRODUCTS, is_channels_last, tf32_setting
+from convx._arguments import CONVOLUTIONS, PRODUCTS, tf32_setting
 from convx.tune import records
 
 __all__ = ["own_folder"]
@@ -63,10 +63,8 @@ def test_every_form_agrees(operation: str, dtype: torch.dtype, channels_last: bo
         for plan in plans_of("native", operation, case, tensors):
             result = result_of(operation, case, tensors, plan.name)
             assert_agrees(result, own, exact, f"{plan.name} {case}", case.terms(operation))
-            given = tensors.output_grad if operation == "input_grad" else tensors.input
-            last = operation != "weight_grad" and is_channels_last(given)
-            wanted = torch.channels_last if last else torch.contiguous_format
-            assert result.is_contiguous(memory_format=wanted), (plan.name, case)
+            layout = layout_of_result(operation, tensors)
+            assert result.is_contiguous(memory_format=layout), (plan.name, case)
             ran.add(plan.name)
     assert ran == {"native", "native/im2col", "native/matmul"}
 

@@ -149,6 +149,11 @@ void validate_and_size(ConvProblem& problem) {
   require_countable("input", {p.batch, p.in_channels, p.in_height, p.in_width});
   require_countable("weight", {p.out_channels, p.in_channels_per_group(), p.filter_height, p.filter_width});
   require_countable("output", {p.batch, p.out_channels, p.out_height, p.out_width});
+  // One pixel or one channel on both sides: the memory is the same in either layout, and so is the problem.
+  if ((p.in_channels == 1 || p.in_height * p.in_width == 1) &&
+      (p.out_channels == 1 || p.out_height * p.out_width == 1)) {
+    p.layout = Layout::nchw;
+  }
 }
 
 int64_t element_size(DType dtype) {

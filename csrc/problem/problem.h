@@ -23,7 +23,7 @@ struct InvalidArgument : std::invalid_argument {
 struct ConvProblem {
   Operation operation = Operation::forward;
   DType dtype = DType::float32;
-  Layout layout = Layout::nchw;
+  Layout layout = Layout::nchw;  // of both images in memory
   Activation activation = Activation::none;
   bool has_bias = false;
   bool allow_tf32 = false;      // float32 products may be rounded to TF32 before they are added
@@ -58,9 +58,10 @@ struct ConvProblem {
   size_t hash() const;
 };
 
-// Fills out_height and out_width from the other fields; throws InvalidArgument for anything no convolution
-// can mean: groups that do not divide, stride or dilation below 1, negative padding, an empty filter, a
-// filter larger than the padded input, sizes whose element count overflows 64 bits.
+// Fills out_height and out_width from the other fields, and calls a layout nchw that may as well be; throws
+// InvalidArgument for anything no convolution can mean: groups that do not divide, stride or dilation below
+// 1, negative padding, an empty filter, a filter larger than the padded input, sizes whose element count
+// overflows 64 bits.
 void validate_and_size(ConvProblem& problem);
 
 int64_t element_size(DType dtype);  // bytes

@@ -5,6 +5,7 @@
 #include "torch/backend.h"
 #include "torch/native.h"
 #include "torch/run.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
@@ -16,8 +17,8 @@ ConvProblem forward_problem(const TensorView& input, const TensorView& weight,
   require_image("input", input);
   require_image("weight", weight);
   require_like("weight", weight, "input", input);
-  ConvProblem problem = describe_problem(Operation::forward, input.dtype, layout_of(input), sizes_of(input),
-                                         sizes_of(weight), geometry);
+  ConvProblem problem = describe_problem(Operation::forward, input.dtype, result_layout(input, weight),
+                                         sizes_of(input), sizes_of(weight), geometry);
   problem.activation = parse_activation(activation);
   problem.has_bias = bias.has_value();
   if (bias.has_value()) {
@@ -30,16 +31,17 @@ ConvProblem forward_problem(const TensorView& input, const TensorView& weight,
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
               const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
-              const std::vector<int64_t>& dilation, int64_t groups, const std::string& activation,
-              const std::string& algorithm, int64_t tf32, const std::optional<Tensor>& packed_weight) {
+              const std::vector<int64_t>& dilation, int64_t groups, const Text& activation,
+              const Text& algorithm, int64_t tf32, const std::optional<Tensor>& packed_weight) {
   const TensorView input_view(input), weight_view(weight);
   ConvProblem problem =
       forward_problem(input_view, weight_view, bias, {stride, padding, dilation, groups, tf32}, activation);
   problem.packs_each_call = !packed_weight.has_value();
   const Sizes sizes = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
+  const Layout layout = result_layout(input_view, weight_view);
   if (problem.batch == 0) {
     check_algorithm(algorithm);
-    return allocate(sizes, problem.layout, input_view);
+    return allocate(sizes, layout, input_view);
   }
   const DeviceScope scope(input_view.device_index);
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
@@ -49,11 +51,11 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
     dense_bias = TensorView(*bias).is_contiguous() ? *bias : torch::stable::contiguous(*bias);
   }
   if (plan->method == &native::method) {
-    return native_forward(*plan, problem, dense_input, weight, dense_bias);
+    return canonical(native_forward(*plan, problem, dense_input, weight, dense_bias), layout);
   }
 
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
-  Tensor output = allocate(sizes, problem.layout, input_view);
+  Tensor output = allocate(sizes, layout, input_view);
   Pointers pointers;
   pointers.input = dense_input.const_data_ptr();
   pointers.weight = dense_weight.const_data_ptr();
@@ -70,8 +72,8 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
 // What conv2d takes as packed_weight with the same arguments; empty where its plan reads torch's own order.
 Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                           const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
-                          const std::vector<int64_t>& dilation, int64_t groups, const std::string& activation,
-                          const std::string& algorithm, int64_t tf32) {
+                          const std::vector<int64_t>& dilation, int64_t groups, const Text& activation,
+                          const Text& algorithm, int64_t tf32) {
   const TensorView input_view(input), weight_view(weight);
   const ConvProblem problem =
       forward_problem(input_view, weight_view, bias, {stride, padding, dilation, groups, tf32}, activation);

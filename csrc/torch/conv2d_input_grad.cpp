@@ -5,6 +5,7 @@
 #include "torch/backend.h"
 #include "torch/native.h"
 #include "torch/run.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
@@ -12,12 +13,12 @@ namespace {
 Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
                          const std::vector<int64_t>& input_size, const std::vector<int64_t>& stride,
                          const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation,
-                         int64_t groups, const std::string& algorithm, int64_t tf32) {
+                         int64_t groups, const Text& algorithm, int64_t tf32) {
   const TensorView grad_view(output_grad), weight_view(weight);
   require_image("output_grad", grad_view);
   require_image("weight", weight_view);
   require_like("weight", weight_view, "output_grad", grad_view);
-  const Layout layout = layout_of(grad_view);
+  const Layout layout = result_layout(grad_view, weight_view);
   const Sizes sizes = sizes_argument("input_size", input_size);
   const ConvProblem problem =
       describe_problem(Operation::input_grad, grad_view.dtype, layout, sizes, sizes_of(weight_view),
@@ -29,8 +30,10 @@ Tensor conv2d_input_grad(const Tensor& output_grad, const Tensor& weight,
   }
   const DeviceScope scope(grad_view.device_index);
   const auto plan = plan_for(problem, device_traits(grad_view.device_index), algorithm);
-  const Tensor dense_grad = dense(output_grad, grad_view, layout);
-  if (plan->method == &native::method) return native_input_grad(*plan, problem, dense_grad, weight);
+  const Tensor dense_grad = dense(output_grad, grad_view, problem.layout);
+  if (plan->method == &native::method) {
+    return canonical(native_input_grad(*plan, problem, dense_grad, weight), layout);
+  }
 
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor input_grad = allocate(sizes, layout, grad_view);

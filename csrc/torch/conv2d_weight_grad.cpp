@@ -5,6 +5,7 @@
 #include "torch/backend.h"
 #include "torch/native.h"
 #include "torch/run.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
@@ -12,12 +13,12 @@ namespace {
 Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
                           const std::vector<int64_t>& weight_size, const std::vector<int64_t>& stride,
                           const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation,
-                          int64_t groups, const std::string& algorithm, int64_t tf32) {
+                          int64_t groups, const Text& algorithm, int64_t tf32) {
   const TensorView input_view(input), grad_view(output_grad);
   require_image("input", input_view);
   require_image("output_grad", grad_view);
   require_like("output_grad", grad_view, "input", input_view);
-  const Layout layout = layout_of(input_view);
+  const Layout layout = result_layout(input_view, grad_view);
   const Sizes sizes = sizes_argument("weight_size", weight_size);
   const ConvProblem problem =
       describe_problem(Operation::weight_grad, input_view.dtype, layout, sizes_of(input_view), sizes,
@@ -26,14 +27,14 @@ Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
   const DeviceScope scope(input_view.device_index);
   if (problem.batch == 0) {  // a sum over nothing
     check_algorithm(algorithm);
-    Tensor zeros = allocate(sizes, Layout::nchw, input_view);
+    Tensor zeros = allocate(sizes, layout, input_view);
     return torch::stable::zero_(zeros);
   }
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
-  const Tensor dense_input = dense(input, input_view, layout);
-  const Tensor dense_grad = dense(output_grad, grad_view, layout);
+  const Tensor dense_input = dense(input, input_view, problem.layout);
+  const Tensor dense_grad = dense(output_grad, grad_view, problem.layout);
   if (plan->method == &native::method) {
-    return native_weight_grad(*plan, problem, dense_input, dense_grad);
+    return canonical(native_weight_grad(*plan, problem, dense_input, dense_grad), layout);
   }
 
   Tensor weight_grad = allocate(sizes, Layout::nchw, input_view);
@@ -42,7 +43,7 @@ Tensor conv2d_weight_grad(const Tensor& input, const Tensor& output_grad,
   pointers.output_grad = dense_grad.const_data_ptr();
   pointers.result = weight_grad.mutable_data_ptr();
   run(*plan, problem, pointers, input_view);
-  return weight_grad;
+  return canonical(weight_grad, layout);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "torch/arguments.h"
 #include "torch/backend.h"
 #include "torch/tensor.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
@@ -49,8 +50,7 @@ void require_filter_type(const TensorView& filters, const TensorView& images, Im
       (bytes ? "; convert it with .to(torch.float32)" : "; convert one of them with .to()"));
 }
 
-Tensor run_filter2d(const Tensor& images, const Tensor& filters, const std::string& border,
-                    const std::string& algorithm) {
+Tensor run_filter2d(const Tensor& images, const Tensor& filters, const Text& border, const Text& algorithm) {
   const TensorView image_view(images), filter_view(filters);
   require_dimensions("images", "images, height, width", image_view);
   require_dimensions("filter", "filters, height, width", filter_view);

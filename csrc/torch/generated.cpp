@@ -4,11 +4,12 @@
 
 #include "methods/pointwise/generator/kernels.h"
 #include "torch/tensor.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
 
-void remember_kernel(const std::string& record, const Tensor& image) {
+void remember_kernel(const Text& record, const Tensor& image) {
   const TensorView view(image);
   if (view.device_type != aoti_torch_device_type_cpu() || view.dtype != aoti_torch_dtype_uint8() ||
       view.dimensions != 1 || !view.is_contiguous()) {

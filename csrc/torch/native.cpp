@@ -1,14 +1,13 @@
 #include "torch/native.h"
 
 #include "methods/native/native.h"
+#include "torch/backend.h"
 #include "torch/dispatch.h"
 #include "torch/native_products.h"
+#include "torch/run.h"
 
 namespace convx {
 namespace {
-
-using torch::headeronly::HeaderOnlyArrayRef;
-using torch::headeronly::IntHeaderOnlyArrayRef;
 
 // Torch's convolution pads both sides alike: what one side has more is put into the input beforehand.
 bool is_symmetric(const ConvProblem& problem) {
@@ -33,51 +32,56 @@ Tensor filters(const ConvProblem& problem, const Tensor& weight) {
   return view.is_dense(problem.layout) ? weight : dense(weight, view, Layout::nchw);
 }
 
-Tensor activate(Activation activation, Tensor tensor) {
-  if (activation == Activation::none) return tensor;
-  StableIValue stack[2] = {from(tensor), 0};
-  switch (activation) {
+// The activation alone, as a depthwise convolution by ones. aten::gelu would take a text, and of those that
+// it is handed through its stable ABI torch (2.11 to 2.13) leaves a copy on the heap at every call.
+Tensor activate_by_ones(const ConvProblem& problem, const Tensor& sums) {
+  ConvProblem p;
+  p.dtype = problem.dtype;
+  p.layout = problem.layout;
+  p.activation = problem.activation;
+  p.batch = problem.batch;
+  p.in_channels = p.out_channels = p.groups = problem.out_channels;
+  p.in_height = problem.out_height;
+  p.in_width = problem.out_width;
+  validate_and_size(p);
+  const TensorView view(sums);
+  const Tensor input = dense(sums, view, p.layout);
+  const Tensor weight = torch::stable::fill_(allocate({p.in_channels, 1, 1, 1}, Layout::nchw, view), 1.0);
+  Tensor result = allocate({p.batch, p.out_channels, p.out_height, p.out_width}, p.layout, view);
+  Pointers pointers;
+  pointers.input = input.const_data_ptr();
+  pointers.weight = weight.const_data_ptr();
+  pointers.result = result.mutable_data_ptr();
+  run(*plan_for(p, device_traits(view.device_index), "depthwise"), p, pointers, view);
+  return result;
+}
+
+Tensor activate(const ConvProblem& problem, const Tensor& sums) {
+  switch (problem.activation) {
     case Activation::none:
-      break;
+      return sums;
     case Activation::relu:
-      call("aten::relu", "", stack);
-      break;
+      return call("aten::relu", "", sums);
     case Activation::relu6:
-      call("aten::relu6", "", stack);
-      break;
+      return call("aten::relu6", "", sums);
     case Activation::silu:
-      call("aten::silu", "", stack);
-      break;
+      return call("aten::silu", "", sums);
     case Activation::hardswish:
-      call("aten::hardswish", "", stack);
-      break;
+      return call("aten::hardswish", "", sums);
     case Activation::gelu:
-      stack[1] = from(std::string("none"));
-      call("aten::gelu", "", stack);
-      break;
+      return activate_by_ones(problem, sums);
   }
-  return to<Tensor>(stack[0]);
+  return sums;
 }
 
 // aten::convolution_backward for one of its gradients: 0 of the input, 1 of the weight.
 Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Tensor& input,
                 const Tensor& weight, size_t wanted) {
   const bool mask[3] = {wanted == 0, wanted == 1, false};
-  const bool transposed = false;
-  StableIValue stack[11] = {from(output_grad),
-                            from(input),
-                            from(weight),
-                            from(std::nullopt),
-                            list({problem.stride_h, problem.stride_w}),
-                            list(symmetric_padding(problem)),
-                            list({problem.dilation_h, problem.dilation_w}),
-                            from(transposed),
-                            list({0, 0}),
-                            from(problem.groups),
-                            from(HeaderOnlyArrayRef<bool>(mask, 3))};
-  call("aten::convolution_backward", "", stack);
-  const Tensor gradients[3] = {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
-  return gradients[wanted];
+  return call_for<3>("aten::convolution_backward", "", output_grad, input, weight, std::nullopt,
+                     list({problem.stride_h, problem.stride_w}), list(symmetric_padding(problem)),
+                     list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false, list({0, 0}),
+                     problem.groups, HeaderOnlyArrayRef<bool>(mask, 3))[wanted];
 }
 
 }  // namespace
@@ -85,27 +89,18 @@ Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Ten
 Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                       const std::optional<Tensor>& bias) {
   if (plan.kernel != native::kConvolution) {
-    const Tensor sums = product_forward(plan.kernel, problem, input, in_nchw(weight), bias);
-    return canonical(activate(problem.activation, sums), problem.layout);
+    return activate(problem, product_forward(plan.kernel, problem, input, in_nchw(weight), bias));
   }
-  const bool transposed = false;
-  StableIValue stack[9] = {from(pad(problem, input)),
-                           from(filters(problem, weight)),
-                           from(bias),
-                           list({problem.stride_h, problem.stride_w}),
-                           list(symmetric_padding(problem)),
-                           list({problem.dilation_h, problem.dilation_w}),
-                           from(transposed),
-                           list({0, 0}),
-                           from(problem.groups)};
-  call("aten::convolution", "", stack);
-  return canonical(activate(problem.activation, to<Tensor>(stack[0])), problem.layout);
+  return activate(problem, call("aten::convolution", "", pad(problem, input), filters(problem, weight), bias,
+                                list({problem.stride_h, problem.stride_w}), list(symmetric_padding(problem)),
+                                list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false,
+                                list({0, 0}), problem.groups));
 }
 
 Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,
                          const Tensor& weight) {
   if (plan.kernel != native::kConvolution) {
-    return canonical(product_input_grad(plan.kernel, problem, output_grad, in_nchw(weight)), problem.layout);
+    return product_input_grad(plan.kernel, problem, output_grad, in_nchw(weight));
   }
   // The gradient depends on the input's sizes alone; its values are never read.
   Sizes sizes = {problem.batch, problem.in_channels, problem.in_height, problem.in_width};
@@ -115,22 +110,20 @@ Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Ten
   }
   const Tensor input = allocate(sizes, problem.layout, TensorView(output_grad));
   Tensor gradient = backward(problem, output_grad, input, filters(problem, weight), 0);
-  if (!is_symmetric(problem)) {
-    gradient = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
-    gradient = torch::stable::narrow(gradient, 3, problem.padding_left, problem.in_width);
-  }
-  return canonical(gradient, problem.layout);
+  if (is_symmetric(problem)) return gradient;
+  Tensor rows = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
+  return copy(torch::stable::narrow(rows, 3, problem.padding_left, problem.in_width), problem.layout);
 }
 
 Tensor native_weight_grad(const Plan& plan, const ConvProblem& problem, const Tensor& input,
                           const Tensor& output_grad) {
   if (plan.kernel != native::kConvolution) {
-    return canonical(product_weight_grad(plan.kernel, problem, input, output_grad), Layout::nchw);
+    return product_weight_grad(plan.kernel, problem, input, output_grad);
   }
   const Sizes sizes = {problem.out_channels, problem.in_channels_per_group(), problem.filter_height,
                        problem.filter_width};
   const Tensor weight = allocate(sizes, Layout::nchw, TensorView(input));
-  return canonical(backward(problem, output_grad, pad(problem, input), weight, 1), Layout::nchw);
+  return backward(problem, output_grad, pad(problem, input), weight, 1);
 }
 
 }  // namespace convx

@@ -1,4 +1,5 @@
-// The native method: torch's own operators, called through its dispatcher.
+// The native method: torch's own operators, called through its dispatcher. Operands are dense in the
+// problem's layout, the weight may have either; results may have either, and share no memory with anything.
 #pragma once
 #include <optional>
 

@@ -5,28 +5,17 @@
 namespace convx {
 namespace {
 
-using torch::headeronly::HeaderOnlyArrayRef;
-
-// The same memory with other sizes and strides.
-Tensor view_as(const Tensor& tensor, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), static_cast<int64_t>(sizes.size()),
-                                                        sizes.data(), strides.data(), 0, &handle));
-  return Tensor(handle);
-}
-
 // Rows and columns of a dense matrix in memory, or of its transpose.
 Tensor matrix(const Tensor& tensor, int64_t rows, int64_t columns) {
-  return view_as(tensor, {rows, columns}, {columns, 1});
+  return restrided(tensor, {rows, columns}, {columns, 1});
 }
 Tensor transposed(const Tensor& tensor, int64_t rows, int64_t columns) {
-  return view_as(tensor, {columns, rows}, {1, columns});
+  return restrided(tensor, {columns, rows}, {1, columns});
 }
 
 // Into a result of convx's own: mm by itself would follow autocast, whose say ends at convx's operators.
 void multiply(const Tensor& first, const Tensor& second, const Tensor& result) {
-  StableIValue stack[3] = {from(first), from(second), from(result)};
-  call("aten::mm", "out", stack);
+  call("aten::mm", "out", first, second, result);
 }
 
 // factor [to][from], or [from][to] where it is to be transposed, times the channels of every image.
@@ -44,15 +33,13 @@ Tensor map_channels(const ConvProblem& p, const Tensor& factor, bool transpose, 
   const std::vector<int64_t> step =
       transpose ? std::vector<int64_t>{0, 1, to_channels} : std::vector<int64_t>{0, from_channels, 1};
   if (p.batch == 1) {
-    multiply(view_as(factor, {to_channels, from_channels}, {step[1], step[2]}),
+    multiply(restrided(factor, {to_channels, from_channels}, {step[1], step[2]}),
              matrix(images, from_channels, pixels), matrix(result, to_channels, pixels));
     return result;
   }
-  StableIValue stack[3] = {
-      from(view_as(factor, {p.batch, to_channels, from_channels}, step)),
-      from(view_as(images, {p.batch, from_channels, pixels}, {from_channels * pixels, pixels, 1})),
-      from(view_as(result, {p.batch, to_channels, pixels}, {to_channels * pixels, pixels, 1}))};
-  call("aten::bmm", "out", stack);
+  call("aten::bmm", "out", restrided(factor, {p.batch, to_channels, from_channels}, step),
+       restrided(images, {p.batch, from_channels, pixels}, {from_channels * pixels, pixels, 1}),
+       restrided(result, {p.batch, to_channels, pixels}, {to_channels * pixels, pixels, 1}));
   return result;
 }
 
@@ -60,16 +47,9 @@ Tensor map_channels(const ConvProblem& p, const Tensor& factor, bool transpose, 
 Tensor im2col_backward(const ConvProblem& p, const Tensor& output_grad, const Tensor& input,
                        const Tensor& weight, size_t wanted) {
   const bool mask[3] = {wanted == 0, wanted == 1, false};
-  StableIValue stack[7] = {from(output_grad),
-                           from(input),
-                           from(weight),
-                           list({p.filter_height, p.filter_width}),
-                           list({p.stride_h, p.stride_w}),
-                           list({p.padding_top, p.padding_left}),
-                           from(HeaderOnlyArrayRef<bool>(mask, 3))};
-  call("aten::_slow_conv2d_backward", "output_mask", stack);
-  const Tensor gradients[3] = {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
-  return gradients[wanted];
+  return call_for<3>("aten::_slow_conv2d_backward", "output_mask", output_grad, input, weight,
+                     list({p.filter_height, p.filter_width}), list({p.stride_h, p.stride_w}),
+                     list({p.padding_top, p.padding_left}), HeaderOnlyArrayRef<bool>(mask, 3))[wanted];
 }
 
 }  // namespace
@@ -79,14 +59,9 @@ Tensor product_forward(int kernel, const ConvProblem& p, const Tensor& input, co
   if (kernel == native::kMatmul) {
     return map_channels(p, weight, false, input, p.in_channels, p.out_channels);
   }
-  StableIValue stack[6] = {from(in_nchw(input)),
-                           from(weight),
-                           list({p.filter_height, p.filter_width}),
-                           from(bias),
-                           list({p.stride_h, p.stride_w}),
-                           list({p.padding_top, p.padding_left})};
-  call("aten::_slow_conv2d_forward", "", stack);
-  return to<Tensor>(stack[0]);
+  return call("aten::_slow_conv2d_forward", "", in_nchw(input), weight,
+              list({p.filter_height, p.filter_width}), bias, list({p.stride_h, p.stride_w}),
+              list({p.padding_top, p.padding_left}));
 }
 
 Tensor product_input_grad(int kernel, const ConvProblem& p, const Tensor& output_grad, const Tensor& weight) {

@@ -1,6 +1,7 @@
 #include "torch/tensor.h"
 
 #include "torch/backend.h"
+#include "torch/dispatch.h"
 
 namespace convx {
 namespace {
@@ -49,6 +50,18 @@ bool TensorView::is_dense(Layout layout) const {
   return true;
 }
 
+bool TensorView::suggests_channels_last() const {
+  if (strides[1] == 0) return false;
+  int64_t least = 0;
+  for (const int dimension : {1, 3, 2, 0}) {
+    if (sizes[dimension] == 0 || strides[dimension] < least) return false;
+    // Images of one pixel and one channel, and slices of a column: as likely the plain order.
+    if (dimension == 0 && least == strides[1]) return false;
+    least = strides[dimension] * std::max<int64_t>(sizes[dimension], 1);
+  }
+  return true;
+}
+
 std::string TensorView::shape() const {
   std::string text = "(";
   for (int64_t i = 0; i < dimensions; ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
@@ -71,31 +84,37 @@ Tensor allocate_bytes(int64_t count, const TensorView& view) {
   return Tensor(handle);
 }
 
-Layout layout_of(const TensorView& view) {
-  const bool channels_last = view.size(1) > 1 && view.strides[1] == 1 && !view.is_contiguous();
-  return channels_last ? Layout::nhwc : Layout::nchw;
+Layout result_layout(const TensorView& first, const TensorView& second) {
+  const bool last = first.suggests_channels_last() || second.suggests_channels_last();
+  return last ? Layout::nhwc : Layout::nchw;
 }
 
 Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout) {
-  if (!view.is_dense(layout)) {
-    using torch::headeronly::MemoryFormat;
-    return torch::stable::contiguous(
-        tensor, layout == Layout::nhwc ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
-  }
+  if (!view.is_dense(layout)) return torch::stable::contiguous(tensor, memory_format(layout));
   // A slice may begin anywhere; a clone begins where the allocator does.
   const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
   return address % kArgumentAlignment == 0 ? tensor : torch::stable::clone(tensor);
 }
 
+Tensor copy(const Tensor& tensor, Layout layout) {
+  return call("aten::clone", "", tensor, std::optional<MemoryFormat>(memory_format(layout)));
+}
+
+Tensor restrided(const Tensor& tensor, const std::vector<int64_t>& sizes,
+                 const std::vector<int64_t>& strides) {
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), static_cast<int64_t>(sizes.size()),
+                                                        sizes.data(), strides.data(), 0, &handle));
+  return Tensor(handle);
+}
+
 Tensor canonical(const Tensor& tensor, Layout layout) {
-  const Tensor result = dense(tensor, TensorView(tensor), layout);
-  const TensorView view(result);
+  const TensorView view(tensor);
+  if (!view.is_dense(layout)) return copy(tensor, layout);
   const Sizes sizes = {view.sizes[0], view.sizes[1], view.sizes[2], view.sizes[3]};
   const Sizes strides = dense_strides(sizes, layout);
-  if (std::equal(strides.begin(), strides.end(), view.strides)) return result;
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_as_strided(result.get(), sizes.data(), strides.data(), &handle));
-  return Tensor(handle);
+  if (std::equal(strides.begin(), strides.end(), view.strides)) return tensor;
+  return restrided(tensor, {sizes.begin(), sizes.end()}, {strides.begin(), strides.end()});
 }
 
 std::string dtype_name(int32_t dtype) {

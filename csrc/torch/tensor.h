@@ -22,7 +22,8 @@ struct TensorView {
   bool is_contiguous() const;
   // Dense in a layout; strides of dimensions of size 1 don't matter. Of 4 dimensions.
   bool is_dense(Layout layout) const;
-  std::string shape() const;  // "(1, 3, 8, 8)"
+  bool suggests_channels_last() const;  // of 4 dimensions
+  std::string shape() const;            // "(1, 3, 8, 8)"
 
   int64_t dimensions = 0;
   const int64_t* sizes = nullptr;
@@ -37,16 +38,23 @@ Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view);
 // That many uninitialised bytes on the device of view.
 Tensor allocate_bytes(int64_t count, const TensorView& view);
 
-// channels_last iff its channels are the unit-stride dimension and it isn't contiguous in the plain sense
-// as well (one channel, one pixel): the same rule as the fake kernels of convx/ops.py.
-Layout layout_of(const TensorView& view);
+// The layout of a convolution's result by torch's rule: channels_last where one of its operands has strides
+// of that order (suggest_memory_format of tensors: where sizes of 1 leave the order open, their strides
+// tell). convx/_arguments.py has the same rule.
+Layout result_layout(const TensorView& first, const TensorView& second);
 
 // The tensor itself where it is dense in the layout and aligned for vector loads, else a copy that is.
 Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout);
 inline Tensor in_nchw(const Tensor& tensor) {
   return dense(tensor, TensorView(tensor), Layout::nchw);
 }
-// As allocate would have made it: dense in the layout, with its strides in dimensions of size 1 too.
+// A copy as allocate would have made it.
+Tensor copy(const Tensor& tensor, Layout layout);
+// The same memory with other sizes and strides, as a tensor of its own. aten::as_strided would return a view,
+// which a program that records gradients could not modify in place as the result of an operator.
+Tensor restrided(const Tensor& tensor, const std::vector<int64_t>& sizes,
+                 const std::vector<int64_t>& strides);
+// A result that nobody else holds, as allocate would have made it: its strides in dimensions of size 1 too.
 Tensor canonical(const Tensor& tensor, Layout layout);
 
 std::string dtype_name(int32_t dtype);                               // "float32"

@@ -4,11 +4,12 @@
 #include <torch/csrc/stable/library.h>
 
 #include "torch/tensor.h"
+#include "torch/text.h"
 
 namespace convx {
 namespace {
 
-void remember_tuned_record(const std::string& record) {
+void remember_tuned_record(const Text& record) {
   remember_tuned(record);
 }
 

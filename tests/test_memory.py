@@ -1,0 +1,200 @@
+"""Memory is steady: 200 calls take no more than the first ones, by every kernel, in training, in graphs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planned import algorithms_of
+from reference import DTYPES, OPERATIONS, Case, Dense, make
+from torch import Tensor, nn
+
+import convx
+
+CALLS = 200
+# Operands and results of 32 kB and more in all but the filters, the least that a lost tensor would show as.
+CASES = [
+    Case(batch=1, channels=64, height=16, width=16),
+    Case(batch=1, channels=64, height=32, width=16, stride=(2, 1), padding=(1, 0, 1, 1)),
+    Case(batch=1, channels=1, height=128, width=130),
+    Dense(batch=1, channels=32, filters=32, height=16, width=32),
+    Dense(batch=2, channels=32, filters=32, height=16, width=16),
+    Dense(batch=1, channels=64, filters=64, height=16, width=16, filter=(1, 1), padding=(0, 0, 0, 0)),
+    Dense(batch=2, channels=64, filters=64, height=16, width=16, filter=(1, 1), padding=(0, 0, 0, 0)),
+]
+LEAST_BYTES = 32768
+
+
+def used(device: str) -> int:
+    """Bytes of memory: of the process on a CPU, of torch's allocator on a GPU."""
+    if device == "cpu":
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    torch.cuda.synchronize()
+    return int(torch.cuda.memory_allocated())
+
+
+def assert_steady(call: Callable[[], Any], device: str, what: str, bytes_a_call: int = LEAST_BYTES) -> None:
+    """A process's size moves with its allocator, once or twice, by less than a quarter of what one lost
+    tensor a call comes to; what is lost is lost in every series of calls."""
+    allowed = CALLS * bytes_a_call // 4 if device == "cpu" else 0
+    for _ in range(20):
+        call()
+    grown = []
+    for _ in range(3):
+        before = used(device)
+        for _ in range(CALLS):
+            call()
+        grown.append(used(device) - before)
+        if grown[-1] <= allowed:
+            return
+    raise AssertionError(f"{what}: {grown} bytes more in {CALLS} calls each")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, for the process's size")
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_kernel(operation: str, dtype: torch.dtype, channels_last: bool, device: str) -> None:
+    for case in CASES:
+        tensors = make(case, dtype, device, channels_last)
+        geometry = (case.stride, (case.padding[:2], case.padding[2:]), case.dilation, case.group_count)
+        for algorithm in algorithms_of(operation, case, tensors):
+            if operation == "forward":
+                operands: tuple[Any, ...] = (tensors.input, tensors.weight, None)
+                function: Any = convx.functional.conv2d
+            elif operation == "input_grad":
+                operands = (tensors.output_grad, tensors.weight, tensors.input.shape)
+                function = convx.functional.conv2d_input_grad
+            else:
+                operands = (tensors.input, tensors.output_grad, tensors.weight.shape)
+                function = convx.functional.conv2d_weight_grad
+
+            def call(
+                function: Any = function, rest: Any = (*operands, *geometry), name: str = algorithm
+            ) -> None:
+                function(*rest, algorithm=name)
+
+            assert_steady(call, device, f"{algorithm} {operation} {case} {dtype}")
+
+
+class _Mallinfo(ctypes.Structure):
+    """glibc's counts of what malloc has: uordblks in its arenas, hblkhd mapped."""
+
+    _fields_ = [
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")),
+    ]
+
+
+def test_operators_keep_nothing_of_their_arguments() -> None:
+    """Not even the texts among them: some bytes a call, which pin the memory around them."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        pytest.skip("needs glibc's mallinfo2, which counts bytes in use")
+    mallinfo.restype = _Mallinfo
+    at, x, w = torch.ops.convx, torch.randn(1, 8, 8, 8), torch.randn(8, 1, 3, 3)
+    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), 8)
+    calls: dict[str, Callable[[str], Any]] = {
+        "conv2d": lambda name: at.conv2d(x, w, None, *geometry, "relu", name, 0),
+        "conv2d with bias": lambda name: at.conv2d(x, w, w[:, 0, 0, 0], *geometry, "gelu", name, 0),
+        "pack_weight": lambda name: at.pack_weight(x, w, None, *geometry, "none", name, 0),
+        "input_grad": lambda name: at.conv2d_input_grad(x, w, x.shape, *geometry, name, 0),
+        "weight_grad": lambda name: at.conv2d_weight_grad(x, x, w.shape, *geometry, name, 0),
+        "filter2d": lambda name: at.filter2d(x[0], w[:, 0], "reflect", "auto"),
+        "records": lambda name: at.forget_tuned_cpu(),
+    }
+    for what, call in calls.items():
+        for name in ("native", "depthwise"):
+            for _ in range(50):
+                call(name)
+            before = mallinfo()
+            for _ in range(1000):
+                call(name)
+            after = mallinfo()
+            grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
+            assert grown < 8 * 1000, f"{what}, {name}: {grown / 1000:.0f} bytes a call"
+
+
+class Block(nn.Module):
+    """An inverted residual with squeeze-excite, activations in place, as EfficientNet has it."""
+
+    def __init__(self, channels: int = 32, wide: int = 64) -> None:
+        super().__init__()
+        self.expand = nn.Sequential(
+            nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.SiLU(True)
+        )
+        self.depthwise = nn.Sequential(
+            nn.Conv2d(wide, wide, 3, padding=1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.SiLU(True)
+        )
+        self.excite = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(wide, 8, 1), nn.SiLU(True), nn.Conv2d(8, wide, 1), nn.Sigmoid()
+        )
+        self.project = nn.Sequential(nn.Conv2d(wide, channels, 1, bias=False), nn.BatchNorm2d(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = self.depthwise(self.expand(x))
+        output: Tensor = x + self.project(wide * self.excite(wide))
+        return output
+
+
+def converted(device: str, dtype: torch.dtype, channels_last: bool) -> tuple[nn.Module, Tensor]:
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, stride=2, padding=1), Block(), Block()).to(device, dtype)
+    model = model.to(memory_format=memory_format)  # type: ignore[call-overload]
+    assert not convx.convert_(model).left
+    return model, torch.randn(2, 3, 32, 32, device=device, dtype=dtype).to(memory_format=memory_format)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_training_steps(dtype: torch.dtype, channels_last: bool, compiled: bool, device: str) -> None:
+    torch._dynamo.reset()
+    model, x = converted(device, dtype, channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    run = torch.compile(model, backend="aot_eager") if compiled else model
+
+    def step() -> None:
+        optimizer.zero_grad()
+        run(x).square().mean().backward()
+        optimizer.step()
+
+    assert_steady(step, device, "training", 2 * LEAST_BYTES)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_inference(dtype: torch.dtype, channels_last: bool, compiled: bool, device: str) -> None:
+    torch._dynamo.reset()
+    model, x = converted(device, dtype, channels_last)
+    model.eval()
+    run = torch.compile(model, backend="aot_eager") if compiled else model
+    with torch.no_grad():
+        assert_steady(lambda: run(x), device, "inference", 2 * LEAST_BYTES)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_graphs(dtype: torch.dtype, channels_last: bool) -> None:
+    """Captured one after another, each replayed: what one held is there for the next."""
+    model, x = converted("cuda", dtype, channels_last)
+    model.eval()
+    side = torch.cuda.Stream()
+    with torch.no_grad(), torch.cuda.stream(side):
+        model(x)
+
+    def capture() -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(graph, stream=side):
+            model(x)
+        graph.replay()
+
+    assert_steady(capture, "cuda", "graphs")
