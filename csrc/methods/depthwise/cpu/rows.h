@@ -60,11 +60,12 @@ class Scratch {
   alignas(64) unsigned char local_[65536];
 };
 
-// exp to 2 units in the last place: 2^n times a polynomial on [-ln2 / 2, ln2 / 2]. NaN stays NaN.
+// exp to 2 units in the last place: 2^n times a polynomial on [-ln2 / 2, ln2 / 2]. Infinity past the largest
+// float, as exp has it; no less than the smallest normal number. NaN stays NaN.
 template <int L>
 CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   using V = Simd<float, L>;
-  const V high = broadcast<V>(88.5f), low = broadcast<V>(-87.3f);
+  const V high = broadcast<V>(88.7228f), low = broadcast<V>(-87.3f);
   V y = x > high ? high : x;
   y = y < low ? low : y;
   const V shifter = broadcast<V>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
@@ -85,7 +86,8 @@ CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   const I half = exponent >> 1;
   const V first = bit_cast<V>((half + 127) << 23), second = bit_cast<V>((exponent - half + 127) << 23);
   const V result = p * first * second;
-  return x != x ? x : result;
+  const V limit = x > high ? broadcast<V>(__builtin_inff()) : result;
+  return x != x ? x : limit;
 }
 
 template <class A, int L>
