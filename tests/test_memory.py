@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from planned import algorithms_of
+from processes import run_python
 from reference import DTYPES, OPERATIONS, Case, Dense, make
 from torch import Tensor, nn
 
@@ -119,6 +120,86 @@ def test_operators_keep_nothing_of_their_arguments() -> None:
             after = mallinfo()
             grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
             assert grown < 8 * 1000, f"{what}, {name}: {grown / 1000:.0f} bytes a call"
+
+
+PEAK = """
+import resource
+import sys
+
+import torch
+
+import convx
+
+channels, size = int(sys.argv[1]), int(sys.argv[2])
+x, w = torch.randn(1, channels, size, size), torch.randn(channels, channels, 3, 3)
+call = dict(padding=1, algorithm="hntmp")
+small = torch.randn(1, channels, 8, 8)
+convx.functional.conv2d(small, w, **call)
+try:
+    planned = convx.explain(x, w, **call).chosen.workspace_bytes
+except ValueError as error:
+    print(error)
+    sys.exit()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+y = convx.functional.conv2d(x, w, **call)
+grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) - y.nbytes
+rows = torch.conv2d(x[:, :, :9, :], w, padding=1)
+torch.testing.assert_close(y[:, :, :8], rows[:, :, :8], rtol=1e-3, atol=1e-3)
+print(planned, grown)
+"""
+
+
+@pytest.mark.parametrize(("channels", "size"), [(1, 4000), (16, 1200)])
+def test_hntmp_plans_what_it_takes(channels: int, size: int) -> None:
+    """Of large images a thread stages some rows, not all: it took 2 GB that explain called 0 bytes."""
+    done = run_python(PEAK, str(channels), str(size))
+    assert done.returncode == 0, done.stderr
+    planned, grown = map(int, done.stdout.split())
+    assert 0 < planned < 64 << 20
+    assert grown < planned + (16 << 20)
+
+
+def test_hntmp_keeps_to_the_workspace_limit() -> None:
+    """A row of 40 * 130 windows of 64 channels and its sums takes more than half a megabyte a thread."""
+    for megabytes, threads in ((1024, 2), (1, 1)):
+        done = run_python(
+            "import torch, convx; torch.set_num_threads(2); x = torch.empty(4, 64, 60, 600, device='meta');"
+            "w = torch.empty(64, 64, 3, 3, device='meta');"
+            "chosen = convx.explain(x, w, padding=1, algorithm='hntmp').chosen;"
+            "print(chosen.workspace_bytes, chosen.tiling['threads'])",
+            CONVX_WORKSPACE_LIMIT_MB=str(megabytes),
+        )
+        assert done.returncode == 0, done.stderr
+        taken, used = map(int, done.stdout.split())
+        assert (taken <= megabytes << 20, used) == (True, threads)
+    nothing = run_python(PEAK, "64", "100", CONVX_WORKSPACE_LIMIT_MB="0")
+    assert "MB for one row of results, more than the 0 MB of CONVX_WORKSPACE_LIMIT_MB" in nothing.stderr
+
+
+OUT_OF_MEMORY = """
+import resource
+
+import torch
+
+import convx
+
+torch.set_num_threads(2)
+x, w = torch.zeros(1, 2, 8, 3_000_000), torch.zeros(2, 1, 2, 2)
+call = dict(padding=1, groups=2, algorithm="depthwise/general")
+convx.functional.conv2d(x[..., :64], w, **call)
+torch.zeros(64, 64) @ torch.zeros(64, 64)  # the pool's threads have their stacks
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + x.nbytes * 5 // 4 + (32 << 20), resource.RLIM_INFINITY))
+try:
+    convx.functional.conv2d(x, w, **call)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_thread_that_gets_no_memory_says_so() -> None:
+    done = run_python(OUT_OF_MEMORY, OMP_WAIT_POLICY="passive")
+    assert "out of memory: a kernel of convx could not allocate" in done.stdout, done.stdout + done.stderr
 
 
 class Block(nn.Module):

@@ -1,5 +1,6 @@
 #include <torch/csrc/stable/ops.h>
 
+#include <exception>
 #include <mutex>
 #include <unordered_map>
 
@@ -12,17 +13,26 @@ namespace {
 struct Task {
   void (*body)(void*, int64_t, int64_t);
   void* context;
+  std::once_flag once;
+  std::exception_ptr failure;
 };
 
+// What a piece throws is thrown here by its own type and name: of what crosses its parallel_for, torch's
+// stable ABI says no more than that the call failed.
 void run_in_pool(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
-  Task task = {body, context};
+  Task task = {body, context, {}, nullptr};
   TORCH_ERROR_CODE_CHECK(torch_parallel_for(
       0, count, grain,
       [](int64_t begin, int64_t end, void* data) {
-        const Task& task = *static_cast<const Task*>(data);
-        task.body(task.context, begin, end);
+        Task& task = *static_cast<Task*>(data);
+        try {
+          task.body(task.context, begin, end);
+        } catch (...) {
+          std::call_once(task.once, [&task] { task.failure = std::current_exception(); });
+        }
       },
       &task));
+  if (task.failure != nullptr) std::rethrow_exception(task.failure);
 }
 
 }  // namespace

@@ -16,11 +16,7 @@ void append_warpgroup(const ConvProblem& problem, const DeviceTraits& device, st
 // Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);
 
-// What planes of partial sums may take: the environment variable CONVX_WORKSPACE_LIMIT_MB, read once, or the
-// paper's 1 GB.
-int64_t workspace_limit();
-
-// Whether planes of sums keep to it, and what adding them up takes.
+// Whether planes of sums keep to the workspace limit, and what adding them up takes.
 bool within_budget(const Sweep& s, int64_t planes, DType dtype);
 double sum_us(const Sweep& s, int64_t planes, DType dtype, const DeviceTraits& device);
 

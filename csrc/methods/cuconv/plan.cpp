@@ -1,32 +1,15 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <string>
 
 #include "methods/cuconv/cuconv.h"
 #include "methods/cuconv/family.h"
 #include "methods/cuconv/sweep.h"
+#include "problem/memory.h"
 #include "select/measured.h"
 
 namespace convx::cuconv {
 
 namespace {
-
-int64_t read_workspace_limit() {
-  constexpr int64_t kMegabyte = 1 << 20, kDefault = 1024, kMost = int64_t{1} << 40;
-  const char* text = std::getenv("CONVX_WORKSPACE_LIMIT_MB");
-  if (text == nullptr || *text == 0) return kDefault * kMegabyte;
-  char* end = nullptr;
-  errno = 0;
-  const long long megabytes = std::strtoll(text, &end, 10);
-  if (*end != 0 || errno != 0 || megabytes < 0 || megabytes > kMost) {
-    throw InvalidArgument(
-        std::string("CONVX_WORKSPACE_LIMIT_MB must be a whole number of megabytes, 0 or more, "
-                    "got '") +
-        text + "'; unset it for the default of 1024");
-  }
-  return megabytes * kMegabyte;
-}
 
 // Sizes within a group or a plane are 32-bit in the kernels, and so is the number of blocks.
 Support fits(const Sweep& s) {
@@ -69,7 +52,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (!plans.empty()) return Support::yes();
   if (device.backend == Backend::cpu) {
     return Support::no("a packed copy of one image is more than the " +
-                       std::to_string(workspace_limit() >> 20) + " MB of CONVX_WORKSPACE_LIMIT_MB");
+                       megabytes(static_cast<double>(workspace_limit())) + " MB of CONVX_WORKSPACE_LIMIT_MB");
   }
   return Support::no("no tiling has fewer than 2^31 blocks and fits shared memory");
 }
@@ -89,11 +72,6 @@ std::string why_absent(const ConvProblem& problem, const DeviceTraits& device, c
 }
 
 }  // namespace
-
-int64_t workspace_limit() {
-  static const int64_t limit = read_workspace_limit();
-  return limit;
-}
 
 const Method method = {"cuconv",
                        "scalar products along channels, lanes along pixels (Jorda, Valero-Lara, Pena 2021)",

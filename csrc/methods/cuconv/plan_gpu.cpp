@@ -6,6 +6,7 @@
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/tile/cost.h"
 #include "methods/filters/crsk.h"
+#include "problem/memory.h"
 
 namespace convx::cuconv {
 namespace {
@@ -214,9 +215,6 @@ std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& can
   const Sweep s = sweep_of(problem);
   const int64_t planes = by_taps ? s.taps() : kPlanes[0];
   if (within_budget(s, planes, problem.dtype)) return "";
-  const auto megabytes = [](double bytes) {
-    return std::to_string(static_cast<int64_t>(std::ceil(bytes / (1 << 20))));
-  };
   return "its " + std::to_string(planes) + " planes of partial sums take " +
          megabytes(bytes_of_planes(s, planes, problem.dtype)) + " MB, and CONVX_WORKSPACE_LIMIT_MB is " +
          megabytes(static_cast<double>(workspace_limit()));

@@ -4,6 +4,7 @@
 #include "methods/cuconv/cpu/job.h"
 #include "methods/cuconv/family.h"
 #include "methods/filters/crsk.h"
+#include "problem/memory.h"
 
 namespace convx::cuconv {
 namespace {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "problem/device.h"
+#include "problem/memory.h"
 #include "problem/problem.h"
 #include "select/launch.h"
 

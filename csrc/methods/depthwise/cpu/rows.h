@@ -3,7 +3,6 @@
 #pragma once
 #include <cmath>
 #include <cstdlib>
-#include <new>
 
 #include "methods/depthwise/cpu/job.h"
 #include "platform/simd.h"
@@ -44,8 +43,7 @@ class Scratch {
  public:
   explicit Scratch(int64_t bytes) {
     if (bytes <= static_cast<int64_t>(sizeof local_)) return;
-    heap_ = std::aligned_alloc(64, static_cast<size_t>(round_up(bytes, 64)));
-    if (heap_ == nullptr) throw std::bad_alloc();
+    heap_ = allocate_scratch(bytes);
   }
   ~Scratch() { std::free(heap_); }
   Scratch(const Scratch&) = delete;

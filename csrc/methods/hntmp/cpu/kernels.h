@@ -18,12 +18,7 @@ struct Kernel {
   int64_t blocks = ceil_divide(s.result_channels, kBlock);
   int64_t row_parts = ceil_divide(s.result_height, job.rows);
   int64_t block_parts = ceil_divide(blocks, job.blocks);
-  // The staged window. With a stride, phases that no tap meets are left out.
-  int64_t phases = minimum(s.stride_w, (s.filter_width - 1) * s.dilation_w + 1);
-  int64_t pitch = s.result_width + (s.filter_width - 1) * s.dilation_w / s.stride_w;
-  int64_t row_step = phases * pitch;
-  int64_t window_rows = (job.rows - 1) * s.stride_h + (s.filter_height - 1) * s.dilation_h + 1;
-  int64_t channel_step = window_rows * row_step;
+  const hntmp::ThreadMemory<int64_t>& own = job.memory;
 
   int64_t tasks() const { return s.batch * s.groups * row_parts * block_parts; }
 
@@ -32,15 +27,15 @@ struct Kernel {
     const int64_t pixel_step = job.channels_last ? channels : 1;
     const int64_t channel_distance = job.channels_last ? 1 : s.source_height * s.source_width;
     for (int64_t c = 0; c < s.source_channels; ++c) {
-      for (int64_t r = 0; r < window_rows; ++r) {
+      for (int64_t r = 0; r < own.window_rows; ++r) {
         const int64_t y = first_row + r;
         if (y < 0 || y >= s.source_height) {
-          for (int64_t i = 0; i < row_step; ++i) *staged++ = A(0);
+          for (int64_t i = 0; i < own.row_step; ++i) *staged++ = A(0);
           continue;
         }
         const T* row = group + c * channel_distance + y * s.source_width * pixel_step;
-        for (int64_t phase = 0; phase < phases; ++phase, staged += pitch) {
-          stage_columns(row, pixel_step, s.source_width, phase - s.left, s.stride_w, pitch, staged);
+        for (int64_t phase = 0; phase < own.phases; ++phase, staged += own.pitch) {
+          stage_columns(row, pixel_step, s.source_width, phase - s.left, s.stride_w, own.pitch, staged);
         }
       }
     }
@@ -66,10 +61,10 @@ struct Kernel {
       const int64_t channels = minimum(job.source_channels, s.source_channels - c);
       const A* filters = widen_filters(weight + c * taps * kBlock, channels * taps * kBlock, widened);
       for (int64_t y = 0; y < rows; ++y) {
-        const A* row = staged + c * channel_step + y * s.stride_h * row_step;
+        const A* row = staged + c * own.channel_step + y * s.stride_h * own.row_step;
         for (int64_t tile = 0; tile < tiles; ++tile) {
           const int64_t x = s.result_width * tile / tiles, end = s.result_width * (tile + 1) / tiles;
-          const Window<A> window{row + x, offsets, taps, channels, channel_step};
+          const Window<A> window{row + x, offsets, taps, channels, own.channel_step};
           const auto add = add_products_of<A>(end - x, std::make_integer_sequence<int, kMostPixels>());
           add(window, filters, c == 0, sums + (y * s.result_width + x) * L, vector_step);
         }
@@ -104,20 +99,17 @@ struct Kernel {
     }
   }
 
-  void run(int64_t begin, int64_t end) const {
-    const int64_t sums_count = 2 * job.rows * s.result_width * L;
-    const int64_t widened_count = sizeof(T) < sizeof(A) ? job.source_channels * taps * kBlock : 0;
-    const int64_t count = sums_count + widened_count + s.source_channels * channel_step;
-    Scratch memory(count * static_cast<int64_t>(sizeof(A)) + taps * static_cast<int64_t>(sizeof(int64_t)));
-    A* const sums = memory.template as<A>();
-    A* const widened = sums + sums_count;
-    int64_t* const offsets = reinterpret_cast<int64_t*>(widened + widened_count);
+  // Tasks of one thread, whose part of the workspace is `memory`.
+  void run(int64_t begin, int64_t end, void* memory) const {
+    A* const sums = static_cast<A*>(memory);
+    A* const widened = sums + own.sums;
+    int64_t* const offsets = reinterpret_cast<int64_t*>(widened + own.widened);
     A* const staged = reinterpret_cast<A*>(offsets + taps);
     for (int64_t f = 0; f < s.filter_height; ++f) {
       for (int64_t g = 0; g < s.filter_width; ++g) {
         const int64_t across = g * s.dilation_w;
         offsets[f * s.filter_width + g] =
-            f * s.dilation_h * row_step + across % s.stride_w * pitch + across / s.stride_w;
+            f * s.dilation_h * own.row_step + across % s.stride_w * own.pitch + across / s.stride_w;
       }
     }
     for (int64_t task = begin; task < end; ++task) {
@@ -149,12 +141,15 @@ void run_typed(const hntmp::Job& job, const ThreadPool& pool) {
       static_cast<double>(job.sweep.result_height * job.sweep.result_width) *
       static_cast<double>(job.sweep.source_channels * kernel.taps);
   // Less than some ten microseconds of work stays in this thread.
-  if (pool.threads <= 1 || tasks <= 1 || products < 4e5) {
-    kernel.run(0, tasks);
+  if (job.threads <= 1 || tasks <= 1 || products < 4e5) {
+    kernel.run(0, tasks, job.workspace);
     return;
   }
-  pool.parallel_for(tasks, ceil_divide(tasks, pool.threads),
-                    [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
+  const int64_t grain = ceil_divide(tasks, job.threads);
+  pool.parallel_for(tasks, grain, [&](int64_t begin, int64_t end) {
+    // Pieces are no smaller than the grain: no two begin in the same one.
+    kernel.run(begin, end, static_cast<char*>(job.workspace) + begin / grain * job.memory.bytes);
+  });
 }
 
 }  // namespace owning_channels

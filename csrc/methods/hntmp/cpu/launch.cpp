@@ -1,6 +1,7 @@
 // Describes a problem to the kernels of the instruction set asked for.
 #include "methods/filters/crsk.h"
 #include "methods/hntmp/cpu/job.h"
+#include "methods/hntmp/cpu/thread_memory.h"
 #include "methods/hntmp/hntmp.h"
 
 namespace convx::hntmp {
@@ -20,6 +21,10 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   job.rows = plan["rows"];
   job.blocks = plan["blocks"];
   job.source_channels = plan["source_channels"];
+  job.memory =
+      memory_of<int64_t>(job.sweep, job.rows, job.source_channels, plan["vector_lanes"], problem.dtype);
+  job.workspace = pointers.workspace;
+  job.threads = plan["threads"];
   switch (isa) {
     case CpuIsa::avx512:
       return avx512::run(job, pool);

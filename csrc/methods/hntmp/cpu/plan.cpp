@@ -3,7 +3,8 @@
 
 #include "methods/filters/crsk.h"
 #include "methods/hntmp/candidates.h"
-#include "methods/hntmp/cpu/job.h"
+#include "methods/hntmp/cpu/thread_memory.h"
+#include "problem/memory.h"
 
 namespace convx::hntmp {
 namespace {
@@ -21,43 +22,74 @@ constexpr int64_t kTaskBytes = 640 * 1024;
 
 struct Share {
   int64_t rows, blocks;
+  int64_t threads;  // as many as there is memory for
   double us;
 };
+
+// What does not depend on the share of a task.
+struct Cpu {
+  Sweep sweep;
+  int64_t lanes, block_channels, blocks;
+  int64_t source_channels;  // added up at a time
+};
+
+Cpu describe_cpu(const ConvProblem& problem, const DeviceTraits& device) {
+  Cpu c{};
+  c.sweep = cpu_sweep_of(problem, device.isa);
+  c.lanes = vector_lanes(device.isa, problem.dtype);
+  c.block_channels = kBlockVectors * c.lanes;
+  c.blocks = divide_up(c.sweep.result_channels, c.block_channels);
+  const int64_t channel_bytes = c.sweep.taps() * c.block_channels * element_size(problem.dtype);
+  c.source_channels = std::max<int64_t>(
+      std::min(kFilterBytes / channel_bytes, products_apart(device.isa) / c.sweep.taps()), 1);
+  return c;
+}
+
+double bytes_of_rows(const Cpu& c, int64_t rows, DType dtype) {
+  return memory_of<double>(c.sweep, rows, c.source_channels, c.lanes, dtype).bytes;
+}
 
 // Microseconds of the busiest thread where a task is that many rows and blocks of result channels. Products
 // reach 1.33 times the cautious rate of the device's traits (cuConv's and ResNet's layers at batch 1 and 8,
 // two AVX-512 cores).
-double share_us(const Sweep& s, int64_t rows, int64_t blocks, int64_t all_blocks, int64_t block_channels,
-                const ConvProblem& problem, const DeviceTraits& device) {
-  const int64_t threads = std::max(device.threads, 1);
-  const int64_t tasks = s.batch * s.groups * divide_up(s.result_height, rows) * divide_up(all_blocks, blocks);
+double share_us(const Cpu& c, int64_t rows, int64_t blocks, int64_t threads, const ConvProblem& problem,
+                const DeviceTraits& device) {
+  const Sweep& s = c.sweep;
+  const int64_t tasks = s.batch * s.groups * divide_up(s.result_height, rows) * divide_up(c.blocks, blocks);
   const double rounds = static_cast<double>(divide_up(tasks, threads));
   const int64_t window_rows = (rows - 1) * s.stride_h + (s.filter_height - 1) * s.dilation_h + 1;
   const double staged = static_cast<double>(s.source_channels * window_rows) *
                         static_cast<double>(s.source_width + s.filter_width);
-  const double products = static_cast<double>(rows * s.result_width * blocks * block_channels) *
+  const double products = static_cast<double>(rows * s.result_width * blocks * c.block_channels) *
                           static_cast<double>(s.source_channels * s.taps());
   const double wide = problem.dtype == DType::float64 ? 2 : 1;
-  const double sums = static_cast<double>(rows * s.result_width * block_channels);
+  const double sums = static_cast<double>(rows * s.result_width * c.block_channels);
   const bool spills = (staged + sums) * 4 * wide > static_cast<double>(kTaskBytes);
-  const double rate = device.fp32_TFLOPs * 1e6 / static_cast<double>(threads) * 1.33 / wide;
+  const double rate =
+      device.fp32_TFLOPs * 1e6 / static_cast<double>(std::max(device.threads, 1)) * 1.33 / wide;
   // A staged or written element costs about a nanosecond, one of channels_last two, those of 16 bits more.
   const double element =
       (problem.layout == Layout::nhwc ? 5e-4 : 2.5e-4) * wide * (element_size(problem.dtype) == 2 ? 2 : 1);
-  const double ends = staged + static_cast<double>(rows * s.result_width * blocks * block_channels);
+  const double ends = staged + static_cast<double>(rows * s.result_width * blocks * c.block_channels);
   return rounds * (2 * products / rate * (spills ? 1.1 : 1) + ends * element);
 }
 
-Share best_share(const Sweep& s, int64_t all_blocks, int64_t block_channels, const ConvProblem& problem,
-                 const DeviceTraits& device) {
-  Share best{s.result_height, all_blocks, -1};
-  for (int64_t parts = 1; parts <= std::min<int64_t>(s.result_height, 128); ++parts) {
-    const int64_t rows = divide_up(s.result_height, parts);
-    for (const int64_t block_parts :
-         {int64_t{1}, std::min<int64_t>(std::max(device.threads, 1), all_blocks)}) {
-      const int64_t blocks = divide_up(all_blocks, block_parts);
-      const double us = share_us(s, rows, blocks, all_blocks, block_channels, problem, device);
-      if (best.us < 0 || us < best.us) best = {rows, blocks, us};
+// The rows and blocks of a task that are expected to be fastest, of those that there is memory for; some
+// threads stay idle where there is not enough for all.
+Share best_share(const Cpu& c, const ConvProblem& problem, const DeviceTraits& device) {
+  const int64_t all_threads = std::max(device.threads, 1), height = c.sweep.result_height;
+  Share best{0, 0, 0, -1};
+  // All parts of images up to 128 rows; of larger ones every doubling beyond, down to a row.
+  for (int64_t parts = 1; parts < 2 * height; parts += parts < 128 ? 1 : parts) {
+    const int64_t rows = divide_up(height, std::min(parts, height));
+    const double bytes = bytes_of_rows(c, rows, problem.dtype);
+    const int64_t threads =
+        static_cast<int64_t>(std::min(static_cast<double>(workspace_limit()) / bytes, 1.0 * all_threads));
+    if (threads == 0) continue;
+    for (const int64_t block_parts : {int64_t{1}, std::min<int64_t>(all_threads, c.blocks)}) {
+      const int64_t blocks = divide_up(c.blocks, block_parts);
+      const double us = share_us(c, rows, blocks, threads, problem, device);
+      if (best.us < 0 || us < best.us) best = {rows, blocks, threads, us};
     }
   }
   return best;
@@ -65,28 +97,30 @@ Share best_share(const Sweep& s, int64_t all_blocks, int64_t block_channels, con
 
 }  // namespace
 
-Support cpu_supports(const ConvProblem&, const DeviceTraits&) {
-  return Support::yes();
+Support cpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
+  const double bytes = bytes_of_rows(describe_cpu(problem, device), 1, problem.dtype);
+  if (bytes <= static_cast<double>(workspace_limit())) return Support::yes();
+  return Support::no("a thread needs " + megabytes(bytes) + " MB for one row of results, more than the " +
+                     megabytes(static_cast<double>(workspace_limit())) + " MB of CONVX_WORKSPACE_LIMIT_MB");
 }
 
 std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits& device) {
-  const Sweep s = cpu_sweep_of(problem, device.isa);
-  const int64_t lanes = vector_lanes(device.isa, problem.dtype);
-  const int64_t block_channels = kBlockVectors * lanes, blocks = divide_up(s.result_channels, block_channels);
-  const Share share = best_share(s, blocks, block_channels, problem, device);
-  const int64_t channel_bytes = s.taps() * block_channels * element_size(problem.dtype);
-  const int64_t channels =
-      std::max<int64_t>(std::min(kFilterBytes / channel_bytes, products_apart(device.isa) / s.taps()), 1);
+  const Cpu c = describe_cpu(problem, device);
+  const Share share = best_share(c, problem, device);
   Plan plan;
   plan.candidate = "cpu";
-  plan.tiling = {{"vector_lanes", lanes},
+  plan.tiling = {{"vector_lanes", c.lanes},
                  {"columns", most_pixels(device.isa)},
-                 {"block_channels", block_channels},
+                 {"block_channels", c.block_channels},
                  {"rows", share.rows},
                  {"blocks", share.blocks},
-                 {"source_channels", channels}};
-  plan.packing = filters::crsk_name(problem, block_channels);
-  plan.packed_weight_bytes = filters::crsk_bytes(problem, block_channels);
+                 {"source_channels", c.source_channels},
+                 {"threads", share.threads}};
+  plan.workspace_bytes =
+      share.threads *
+      memory_of<int64_t>(c.sweep, share.rows, c.source_channels, c.lanes, problem.dtype).bytes;
+  plan.packing = filters::crsk_name(problem, c.block_channels);
+  plan.packed_weight_bytes = filters::crsk_bytes(problem, c.block_channels);
   plan.predicted_us = std::max(share.us, problem.bytes() / (device.bandwidth_GBps * 1e3)) + 5;
   if (problem.operation == Operation::input_grad) {
     plan.predicted_us += filters::crsk_cpu_us(problem, device);
