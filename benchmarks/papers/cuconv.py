@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
-from benchmarks.papers.measurements import CUDNN, Machine, Row, Rows
+from benchmarks.papers.measurements import (
+    AUTO,
+    CHOICE,
+    Machine,
+    Row,
+    Rows,
+    Time,
+    cudnn_algorithms,
+    named,
+    torch_best,
+)
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
-    mean_ratio,
     over,
     percent,
     ratios,
@@ -20,17 +29,21 @@ from benchmarks.papers.text import (
     times,
     us,
     without_empty_columns,
+    won,
 )
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, no_verdict, verdict
 from benchmarks.results import geomean
 
 PUBLISHED = "cuconv/two_stage"
 STAGES = {
-    PUBLISHED: "published: a block a filter row, a plane of sums a tap, a second kernel adds them",
-    "cuconv/two_stage_blocked": "several filters of a block and pixels of a thread",
-    "cuconv/split": "planes by shares of the channels instead of by taps",
-    "cuconv/fused": "one kernel: a block adds up everything",
+    PUBLISHED: PUBLISHED_PLANS[PUBLISHED],
+    "cuconv/two_stage_blocked": "not as published: several filters of a block and several pixels of a thread",
+    "cuconv/split": "not as published: the same, and planes by shares of the channels instead of by taps",
+    "cuconv/fused": "not as published: the same in one kernel, whose blocks add up everything; no planes",
 }
+_HNTMP = "fastest of `hntmp/*`"
 _TITLES = {1: "1x1", 3: "3x3", 5: "5x5"}
+_CUDNN = named("torch", "cudnn", "cudnn_*")
 
 
 def page(machines: Sequence[Machine]) -> Page:
@@ -38,8 +51,9 @@ def page(machines: Sequence[Machine]) -> Page:
     result.add(
         'Jordà, Valero-Lara, Peña: "cuConv: A CUDA Implementation of Convolution for CNN Inference". Scalar '
         "products of filter rows with all pixels that they meet, read as they lie in NCHW, then a sum over "
-        "the taps, which 1x1 filters do without. convx has it as published, as `cuconv/two_stage`, and in "
-        "three forms that do the work fusion which the paper's section 6 leaves to the future.",
+        "the taps, which 1x1 filters do without. convx has it as published for one image, as the plan "
+        "`cuconv/two_stage`, and in three plans that are not the paper's, in which blocks and threads do the "
+        "work of several, as its section 6 leaves to the future.",
         "## What the paper reports",
         f"On an {claims.CUCONV_HARDWARE}, float32, more than 600 configurations of five networks, against "
         "the fastest of cuDNN's algorithms (section 4.1):",
@@ -88,164 +102,176 @@ def _paper_table() -> str:
     )
 
 
+def _plans(machine: Machine) -> dict[str, str]:
+    """Columns: convx's plans by their headings, and the names of records."""
+    plans = list(STAGES) if machine.is_gpu else ["cuconv/rows"]
+    hntmp = {_HNTMP if machine.is_gpu else "`hntmp/cpu`": "hntmp/*"}
+    return {f"`{plan}`": plan for plan in plans} | hntmp | {"`auto`": "auto"}
+
+
 def _machine(page: Page, machine: Machine, rows: Rows) -> None:
-    peer = "cuDNN" if machine.is_gpu else "torch (oneDNN)"
     page.add(f"## {machine.name}", sources(machine, "small_batch"))
-    page.add("### The layers of tables 3 to 5", _same_layers(rows, peer, machine.is_gpu))
+    page.add("### The layers of tables 3 to 5", _same_layers(rows, machine))
     layers = [row for row in rows.values() if row.group.startswith("cuConv")]
-    page.add("### All layers of stride 1 of the five networks", _all_layers(layers, peer))
-    for part in _pictures(machine, layers, peer):
+    page.add("### All layers of stride 1 of the five networks", _all_layers(layers, machine))
+    for part in _pictures(machine, layers):
         page.draw(part)
     page.add("### Ablation: the stages", *_stages(layers, machine.is_gpu))
-    page.add("### What reproduces, and what does not", _verdict(layers, peer, machine.is_gpu))
+    page.add("### Verdict", _verdict(layers, machine))
 
 
-def _same_layers(rows: Rows, peer: str, on_gpu: bool) -> str:
-    head = ["layer", "paper's speedup", peer, "algorithm", "published", "speedup"]
-    head += ["fastest form of cuConv", "us", "speedup", "HNTMP", "`auto`", "speedup"]
+def _same_layers(rows: Rows, machine: Machine) -> str:
+    """The published plan beside cuDNN; then what else convx has, each beside what was timed with it."""
+    plans = _plans(machine)
+    shown = [f"`{PUBLISHED}`"] if machine.is_gpu else [title for title in plans if title != "`auto`"]
+    others = [title for title in plans if title not in shown]
+    peer = "cuDNN" if machine.is_gpu else "torch (oneDNN)"
+    head = ["layer", *(["paper's speedup"] if machine.is_gpu else []), f"{peer}, us", "algorithm"]
+    head += [text for title in shown for text in (f"{title}, us", "speedup")]
+    head += [f"speedup of {title}" for title in others]
     lines: list[list[Cell]] = []
     for layer in claims.CUCONV:
         row = rows.get((layer.case, layer.batch))
         if row is None:
             continue
-        published, best = row.form(PUBLISHED), row.form("cuconv/*")
-        lines.append(
-            [
-                *(layer.label, layer.cudnn_us / layer.us, us(row.cudnn), _algorithm(row), us(published)),
-                *(over(row.cudnn, published), row.form_name("cuconv/*").partition("/")[2], us(best)),
-                *(over(row.cudnn, best), us(row.form("hntmp/*")), us(row.auto), over(row.cudnn, row.auto)),
-            ]
-        )
+        *found, baseline = row.together(*(named(plans[title]) for title in shown), _CUDNN)
+        line: list[Cell] = [layer.label, *([layer.cudnn_us / layer.us] if machine.is_gpu else [])]
+        line += [us(baseline), _algorithm(baseline)]
+        for time in found:
+            line += [us(time), over(baseline, time)]
+        lines.append([*line, *(row.ratio(CHOICE, named(plans[title])) for title in others)])
     if not lines:
         return NOT_MEASURED
-    names = "Microseconds; speedups over " + (
-        "cuDNN: the fastest of torch's choice in exact float32 and of the algorithms that were timed by name."
-        if on_gpu
-        else "torch's convolution, which is oneDNN's, in the same layout."
+    which = (
+        "cuDNN: the fastest of torch's choice in exact float32 and of cuDNN's algorithms, where they were "
+        f"timed by name. The microseconds of a line are of one measurement, in which `{PUBLISHED}` was "
+        "timed. "
+        if machine.is_gpu
+        else "torch's convolution, which is oneDNN's, in the same layout. The microseconds of a line are of "
+        "one measurement. "
     )
-    return f"{names}\n\n{table(*without_empty_columns(head, lines))}"
+    return (
+        f"{which}*Speedup of* another plan: over {machine.choice}, which was timed beside that plan.\n\n"
+        + table(*without_empty_columns(head, lines))
+    )
 
 
-def _algorithm(row: Row) -> str:
+def _algorithm(time: Time | None) -> str:
     """cuDNN's fastest by name, where its algorithms were timed by name."""
-    if row.peer("cudnn_*") is None:
+    if time is None or not cudnn_algorithms(time.measurement):
         return ""
-    name = row.peer_name(*CUDNN)
+    name = time.name
     return name.removeprefix("cudnn_").replace("_", " ") if name.startswith("cudnn_") else "torch's choice"
 
 
-def _all_layers(layers: list[Row], peer: str) -> str:
-    """Geomeans of speedups, and how many are faster, by filter and batch."""
-    head = ["filters", "batch", "layers", "published", "faster on", "most", "fastest form", "faster on"]
-    head += ["cuConv or HNTMP", "faster on", "`auto`", "faster on"]
+def _all_layers(layers: list[Row], machine: Machine) -> str:
+    """Speedups, and how many are faster, by filter and batch."""
+    plans = _plans(machine)
+    head = ["filters", "batch", "layers", f"`{PUBLISHED}` over cuDNN's fastest", "most"]
+    head += list(plans)
     lines: list[list[Cell]] = []
     for size, batch in sorted({(row.shape["filter"], row.batch) for row in layers}):
         members = [row for row in layers if (row.shape["filter"], row.batch) == (size, batch)]
-        line: list[Cell] = [_TITLES[size], batch, len(members)]
-        for patterns in ((PUBLISHED,), ("cuconv/*",), ("cuconv/*", "hntmp/*")):
-            found = ratios((row.cudnn, row.form(*patterns)) for row in members)
-            line += [geomean(found) if found else None, sum(each > 1 for each in found) if found else None]
-            if patterns == (PUBLISHED,):
-                line.append(max(found, default=None))
-        found = ratios((row.cudnn, row.auto) for row in members)
-        lines.append([*line, geomean(found) if found else None, sum(each > 1 for each in found)])
+        found = ratios(members, cudnn_algorithms, named(PUBLISHED))
+        line: list[Cell] = [_TITLES[size], batch, len(members), won(found), max(found, default=None)]
+        lines.append([*line, *(won(ratios(members, CHOICE, named(plan))) for plan in plans.values())])
     head, lines = without_empty_columns(head, lines)
-    return f"Speedups over {peer}, geomean over the layers.\n\n" + table(head, lines)
+    fastest = (
+        " *cuDNN's fastest*: of torch's choice and of cuDNN's algorithms by name, where they were timed "
+        f"beside `{PUBLISHED}`."
+        if machine.is_gpu
+        else ""
+    )
+    return (
+        f"Speedups over {machine.choice}: the geomean over the layers on which both were timed together, and "
+        f"on how many of them the plan is faster.{fastest}\n\n" + table(head, lines)
+    )
 
 
-def _pictures(machine: Machine, layers: list[Row], peer: str) -> list[Picture]:
+def _pictures(machine: Machine, layers: list[Row]) -> list[Picture]:
     """As the paper's figures 5 to 7: every layer at one image, the slowest first."""
-    series = {
-        "published": (PUBLISHED,),
-        "fastest form of cuConv": ("cuconv/*",),
-        "HNTMP": ("hntmp/*",),
+    left_out = "`cuconv/two_stage_blocked`"  # more would not be told apart
+    plans = {
+        title.replace("`", ""): named(plan) for title, plan in _plans(machine).items() if title != left_out
     }
+    order = named(PUBLISHED) if machine.is_gpu else AUTO
     panels = []
     for size, title in _TITLES.items():
-        members = [row for row in layers if row.shape["filter"] == size and row.batch == 1 and row.cudnn]
-        members.sort(key=lambda row: over(row.cudnn, row.form(PUBLISHED) or row.auto) or 0)
-        lines = {
-            name: [over(row.cudnn, row.form(*patterns)) for row in members]
-            for name, patterns in series.items()
-        }
+        members = [row for row in layers if row.shape["filter"] == size and row.batch == 1]
+        members.sort(key=lambda row: row.ratio(CHOICE, order) or 0)
+        lines = {name: [row.ratio(CHOICE, plan) for row in members] for name, plan in plans.items()}
         lines = {name: values for name, values in lines.items() if any(values)}
-        lines["auto"] = [over(row.cudnn, row.auto) for row in members]
         labels = [
             f"{row.shape['size']}-{row.shape['out_channels']}-{row.shape['in_channels']}" for row in members
         ]
-        if members:
-            panels.append(
-                Panel(
-                    f"{title} filters, one image (side-filters-channels)",
-                    labels,
-                    lines,
-                    "speedup",
-                    True,
-                    1.0,
-                    True,
-                )
-            )
+        if lines:
+            heading = f"{title} filters, one image (side-filters-channels)"
+            panels.append(Panel(heading, labels, lines, "speedup", True, 1.0, True))
     if not panels:
         return []
-    return [Picture(f"cuconv-{machine.slug}", f"{machine.name}: speedup over {peer}", panels)]
+    return [Picture(f"cuconv-{machine.slug}", f"{machine.name}: speedup over {machine.choice}", panels)]
 
 
 def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
     if not on_gpu:
         return ["A CPU has one form, `cuconv/rows`: products and their sum in one sweep."]
-    head = ["form", "what it is", *(f"{title}, one image" for title in _TITLES.values())]
+    single = [row for row in layers if row.batch == 1]
+    head = ["plan", "what it is", *(f"{title}, one image" for title in _TITLES.values())]
     lines: list[list[Cell]] = []
     for name, what in STAGES.items():
-        line: list[Cell] = [f"`{name}`", what]
-        for size in _TITLES:
-            members = [row for row in layers if row.shape["filter"] == size and row.batch == 1]
-            line.append(mean_ratio((row.form(PUBLISHED), row.form(name)) for row in members))
-        lines.append(line)
-    if all(value is None for line in lines for value in line[2:]):
-        return [NOT_MEASURED]
-    return ["Speedups over the published form, geomean over the layers.", table(head, lines, text_columns=2)]
+        members = ([row for row in single if row.shape["filter"] == size] for size in _TITLES)
+        gains = [won(ratios(some, named(PUBLISHED), named(name))) for some in members]
+        lines.append([f"`{name}`", what, *(["1"] * len(gains) if name == PUBLISHED else gains)])
+    if all(value == "-" for line in lines[1:] for value in line[2:]):
+        said = f"There are no speedups over `{PUBLISHED}`: it was not timed together with the other plans."
+        return [said, table(head[:2], [line[:2] for line in lines], text_columns=2)]
+    return [
+        f"Speedups over `{PUBLISHED}`, where both were timed together: the geomean over these layers, and on "
+        "how many of them the plan is faster.",
+        table(head, lines, text_columns=2),
+    ]
 
 
-def _verdict(layers: list[Row], peer: str, on_gpu: bool) -> str:
+def _verdict(layers: list[Row], machine: Machine) -> str:
+    if not machine.is_gpu:
+        return no_verdict(
+            "a CPU's one form, `cuconv/rows`, is not the published kernel, and the paper compares with cuDNN"
+        )
     single = [row for row in layers if row.batch == 1]
-    pairs = [row for row in single if row.form(PUBLISHED)]
-    if not pairs:
-        faster = ratios((row.cudnn, row.auto) for row in single)
-        won = percent(sum(each > 1 for each in faster), len(faster))
-        return f"What `auto` takes is faster than {peer} on {won} of the layers at one image."
     text = []
     for size, title in _TITLES.items():
-        found = ratios((row.cudnn, row.form(PUBLISHED)) for row in pairs if row.shape["filter"] == size)
+        members = [row for row in single if row.shape["filter"] == size]
+        found = ratios(members, cudnn_algorithms, named(PUBLISHED))
         if not found:
+            reason = f"`{PUBLISHED}` and cuDNN's algorithms by name were not timed together"
+            text.append(f"- {title}. {no_verdict(reason)}")
             continue
-        mean = geomean(found)
-        claimed = claims.CUCONV_MEAN.get(size)
-        paper = f"the paper's mean is {times(claimed)}" if claimed else "the paper's is below 1"
-        agrees = mean > 1 if claimed else mean <= 1
-        word = "reproduces" if agrees else "does not reproduce"
-        text.append(
-            f"- {title}: the published form is {times(mean)} times as fast as {peer} at one image, {paper}; "
-            f"it is faster on {percent(sum(each > 1 for each in found), len(found))} of the layers. That it "
-            f"{'wins' if claimed else 'loses'} **{word}**."
+        mean, claimed = geomean(found), claims.CUCONV_MEAN.get(size)
+        faster = percent(sum(each > 1 for each in found), len(found))
+        what = (
+            f"{title} at one image: {times(mean)} times as fast as cuDNN's fastest (geomean), faster on "
+            f"{faster} of the layers"
         )
-    best = ratios((row.form("cuconv/*", "hntmp/*"), row.form(PUBLISHED)) for row in pairs)
-    strict = ratios((row.torch_best, row.form(PUBLISHED)) for row in pairs)
-    most = mean_ratio((row.form(PUBLISHED), row.form("cuconv/*")) for row in pairs)
-    text += [
-        f"- Beside what else there is, it loses: of {len(pairs)} layers it is the fastest of convx's forms "
-        f"of cuConv and HNTMP on {sum(each >= 1 for each in best)}, the fastest form of cuConv takes "
-        f"{times(most)} times less, and against the best of torch's ways (matrix products too, for 1x1) it "
-        f"comes to {times(geomean(strict))}.",
-        "- Why: each multiply-add of the published form loads an input value, and all blocks load the whole "
-        "input again, a filter row each; this GPU does many multiply-adds in the time of a load. With R x S "
-        "taps as many planes of partial sums go to memory and come back. The other forms keep several "
-        "filters and pixels of a thread in registers, and write planes for shares of the channels only where "
-        "one plane would leave multiprocessors idle.",
-    ]
-    later = [row for row in layers if row.batch > 1 and row.form(PUBLISHED)]
-    for batch in sorted({row.batch for row in later}):
-        found = ratios((row.cudnn, row.form(PUBLISHED)) for row in later if row.batch == batch)
+        if claimed:
+            what = f"{what}; the paper's mean is {times(claimed)}"
+            text.append(verdict(machine, PUBLISHED, what, "That it wins", mean > 1))
+        else:
+            reason = "the paper names no mean for these filters, only that three layers are faster"
+            text.append(f"- `{PUBLISHED}`, {what}. {no_verdict(reason)}")
+    strict = ratios(single, torch_best, named(PUBLISHED))
+    if strict:
         text.append(
-            f"- Batch {batch}: {times(geomean(found))}. The paper, too, has its gains shrink with the batch."
+            f"- Beside the best of torch's ways, matrix products too where they were timed with it, "
+            f"`{PUBLISHED}` comes to {times(geomean(strict))} at one image."
         )
+    reason = "of several images a block takes one, where the paper's takes all"
+    for batch in sorted({row.batch for row in layers if row.batch > 1}):
+        found = ratios([row for row in layers if row.batch == batch], CHOICE, named(PUBLISHED))
+        if found:
+            text.append(
+                f"- `{PUBLISHED}` at batch {batch}: {times(geomean(found))} times as fast as "
+                f"{machine.choice}. {no_verdict(reason)}"
+            )
+    others = ", ".join(f"`{plan}`" for plan in STAGES if plan != PUBLISHED)
+    text.append(f"- {others}, `hntmp/*` and `auto`. {no_verdict('none of them is the published kernel')}")
     return "\n".join(text)

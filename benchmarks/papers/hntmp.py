@@ -6,50 +6,60 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
-from benchmarks.papers.measurements import Machine, Row, Rows
+from benchmarks.papers.measurements import AUTO, CHOICE, Machine, Row, Rows, named
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
-    mean_ratio,
-    percent,
+    over,
     ratios,
     sources,
     table,
-    times,
     us,
     without_empty_columns,
+    won,
 )
+from benchmarks.papers.verdicts import no_verdict
 from benchmarks.results import geomean
 
-PUBLISHED = ("hntmp/taps", "hntmp/general")  # the first that was timed
 # What the paper compares with, by the names of our records. cuDNN's implicit GEMM unfolds tiles on the fly,
 # as libdnn does. cuConv in one kernel is a direct convolution: threads, or vector lanes, own pixels.
 RIVALS: dict[str, tuple[str, tuple[str, ...]]] = {
     "im2col": ("im2col, then a matrix product", ("im2col", "native", "cudnn_gemm")),
     "libdnn": ("implicit GEMM (cuDNN)", ("cudnn_implicit_gemm", "cudnn_implicit_precomp_gemm")),
     "Winograd F(2,3)": ("Winograd (cuDNN)", ("cudnn_winograd", "cudnn_winograd_nonfused")),
-    "direct": ("direct (cuConv's fused form)", ("cuconv/fused", "cuconv/rows")),
+    "direct": ("direct (`cuconv/fused`)", ("cuconv/fused",)),
 }
+CPU_RIVALS = {"im2col": RIVALS["im2col"], "direct": ("direct (`cuconv/rows`)", ("cuconv/rows",))}
+NEAREST = "hntmp/taps"  # to the paper's, which is not among convx's plans
 FORMS = {
-    "hntmp/taps": "a filter's rows one at a time, for any filter: nearest to the paper's",
-    "hntmp/small": "a whole 3x3 filter in registers, 4x7 pixels of a thread",
+    NEAREST: "a filter's rows one at a time, two filters of a thread (four of 1x1) and 4x7 pixels of each",
+    "hntmp/small": "a whole 3x3 filter in registers, two filters of a thread and 4x7 pixels of each",
     "hntmp/tile": "the same, 7x7 pixels",
-    "hntmp/rows": "whole rows of 14 pixels, no products with the padding at their ends",
-    "hntmp/image": "the whole 7x7 image, no products with the padding",
+    "hntmp/rows": "one filter of a thread, whole rows of 14 pixels, none of the padding at their ends",
+    "hntmp/image": "two filters of a thread, the whole 7x7 image, none of the padding",
 }
+DIFFERENCE = (
+    "convx has no plan in the published form. There a thread owns one output channel and reads its filter "
+    "one weight at a time, in the order [C][R][S][K], straight from memory; a block brings each input "
+    "channel's tile to shared memory behind a barrier. `hntmp/taps` comes nearest and differs in this: "
+    "filters are staged in shared memory beside the input, both by asynchronous copies into a ring of each "
+    "warp's own, so that no barrier of the block stands in the loop; a thread has two filters (four of 1x1), "
+    "a row of each in registers at a time; the input's channels are spread over lanes and warps, whose sums "
+    "meet at the end. The other plans keep whole filters in registers; `..._split` spreads channels over "
+    "blocks too. On CPUs `hntmp/cpu` has vector lanes in the place of threads."
+)
+_FASTEST = named("hntmp/*")
 
 
 def page(machines: Sequence[Machine]) -> Page:
     result = Page("hntmp", ["HNTMP"])
     result.add(
         'Ji: "HNTMP Conv: Optimize Convolution Algorithm for Single-Image Convolution Neural Network '
-        'Inference on Mobile GPUs". A thread owns an output channel and keeps a tile of pixels in registers; '
-        "filters are read in "
-        "the order [C][R][S][K] straight from memory, without a barrier. In convx a thread owns one to four "
-        "channels, and the input's channels are spread over lanes, warps and, where an image gives too few "
-        "blocks, over blocks (`..._split`).",
+        'Inference on Mobile GPUs". A thread owns an output channel and keeps a tile of pixels in registers, '
+        "which is what `hntmp` has of it.",
+        DIFFERENCE,
         "## What the paper reports",
         f"ResNet's 3x3 layers at one image. On an {claims.HNTMP_HARDWARE} others take longer than HNTMP by "
         "(section 5.1; its figure 2 has no numbers):",
@@ -71,92 +81,85 @@ def page(machines: Sequence[Machine]) -> Page:
 
 def _rivals(on_gpu: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
     """torch has neither Winograd nor libdnn for CPUs to ask for."""
-    return {name: rival for name, rival in RIVALS.items() if on_gpu or "cuDNN" not in rival[0]}
-
-
-def _published(row: Row) -> float | None:
-    return next((us for name in PUBLISHED if (us := row.form(name)) is not None), None)
-
-
-def _rival(row: Row, patterns: tuple[str, ...]) -> float | None:
-    found = [row.peer(*patterns), row.form(*patterns)]
-    return min((us for us in found if us is not None), default=None)
+    return RIVALS if on_gpu else CPU_RIVALS
 
 
 def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     layers = [row for row in rows.values() if row.group == "ResNet 3x3" and row.batch == 1]
-    own = "cuDNN" if machine.is_gpu else "torch (oneDNN)"
     page.add(
         f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"
     )
-    page.add(_resnet(layers, own, machine.is_gpu), _missing(layers, machine.is_gpu))
-    picture = _picture(machine, layers, own)
+    page.add(_resnet(layers, machine), _missing(layers, machine.is_gpu))
+    picture = _picture(machine, layers)
     if picture:
         page.draw(picture)
     page.add("### Ablation: tiles, and channels split over blocks", *_forms(layers))
-    page.add("### cuConv's layers, one image", _cuconv_layers(rows, own))
-    page.add("### What reproduces, and what does not", _verdict(layers, rows, own, machine.is_gpu))
+    page.add("### cuConv's layers, one image", _cuconv_layers(rows, machine))
+    plan = f"`{NEAREST}`" if machine.is_gpu else "`hntmp/cpu`"
+    reason = f"the paper's are of its own kernel, and {plan} is not that (see above)"
+    page.add("### Verdict", no_verdict(reason))
 
 
-def _resnet(layers: list[Row], own: str, on_gpu: bool) -> str:
-    rivals = _rivals(on_gpu)
-    head = [
-        "layer",
-        *(title for title, _ in rivals.values()),
-        own,
-        "HNTMP, as published",
-        "HNTMP",
-        "tile",
-        "`auto`",
+def _resnet(layers: list[Row], machine: Machine) -> str:
+    rivals = _rivals(machine.is_gpu)
+    contenders = [*(named(*patterns) for _, patterns in rivals.values()), CHOICE, named(NEAREST)]
+    head = ["layer", *(title for title, _ in rivals.values()), machine.choice, f"`{NEAREST}`"]
+    head += ["fastest of `hntmp/*`", "which", "`auto`"]
+    lines: list[list[Cell]] = []
+    gains: list[list[float | None]] = []
+    for row in layers:
+        fastest, auto, *others = row.together(_FASTEST, AUTO, *contenders)
+        name = f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']}"
+        which = f"`{fastest.name}`" if fastest else ""
+        lines.append(
+            [f"{name} to {row.shape['out_channels']}", *map(us, others), us(fastest), which, us(auto)]
+        )
+        gains.append([over(time, fastest) for time in others])
+    columns = [
+        [gain for row in gains if (gain := row[index]) is not None] for index in range(len(contenders))
     ]
-    lines: list[list[Cell]] = [
-        [
-            f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']} to "
-            f"{row.shape['out_channels']}",
-            *(us(_rival(row, patterns)) for _, patterns in rivals.values()),
-            *(us(row.cudnn), us(_published(row)), us(row.form("hntmp/*"))),
-            *(row.form_name("hntmp/*").partition("/")[2], us(row.auto)),
-        ]
-        for row in layers
-    ]
-    best = [row.form("hntmp/*") or row.auto for row in layers]
-    mean: list[Cell] = ["**times HNTMP's, geomean**"]
-    mean += [
-        mean_ratio((_rival(row, patterns), ours) for row, ours in zip(layers, best, strict=True))
-        for _, patterns in rivals.values()
-    ]
-    mean += [mean_ratio((row.cudnn, ours) for row, ours in zip(layers, best, strict=True))]
-    mean += [mean_ratio((_published(row), ours) for row, ours in zip(layers, best, strict=True)), "", "", ""]
+    means: list[Cell] = [geomean(column) if column else None for column in columns]
+    # A rival that was not timed with them has no column, though the paper has a number for it.
     claimed: list[Cell] = [
-        f"paper, {claims.HNTMP_HARDWARE}",
-        *(claims.HNTMP_SPEEDUP[name] for name in rivals),
+        claims.HNTMP_SPEEDUP[name] if column else None for name, column in zip(rivals, columns, strict=False)
     ]
-    claimed += [""] * (len(head) - len(claimed))
-    head, lines = without_empty_columns(head, [*lines, mean, claimed])
-    return "Microseconds.\n\n" + table(head, lines)
+    lines.append(["**over the fastest of `hntmp/*`, geomean**", *means, "", "", ""])
+    paper = f"the paper, over its own kernel on an {claims.HNTMP_HARDWARE}"
+    lines.append([paper, *claimed, *[""] * (len(head) - 1 - len(claimed))])
+    return "Microseconds; a line is one measurement.\n\n" + table(*without_empty_columns(head, lines))
 
 
 def _missing(layers: list[Row], on_gpu: bool) -> str:
     """What the columns can't show, and why."""
-    if any(row.peer("cudnn_*") for row in layers):
-        return "cuDNN's algorithms by name, through its C interface; the faster of its two where it has two."
-    if not on_gpu:
-        return "torch has neither Winograd nor libdnn for CPUs to ask for."
-    return (
-        "torch has no way to ask cuDNN for one of its algorithms (`torch.backends.cudnn.benchmark` takes the "
-        "fastest that it finds). `--peers cudnn_algorithms` times them by name: not measured yet."
-    )
+    said = []
+    for title, patterns in _rivals(on_gpu).values():
+        if not ratios(layers, named(*patterns), _FASTEST):
+            said.append(f"{title} was not timed together with `hntmp`.")
+    if any(row.together(named("cudnn_*"))[0] for row in layers):
+        said.append(
+            "cuDNN's algorithms by name, through its C interface; the faster of its two where it has two."
+        )
+    elif on_gpu:
+        said.append(
+            "torch has no way to ask cuDNN for one of its algorithms (`torch.backends.cudnn.benchmark` takes "
+            "the fastest that it finds). `--peers cudnn_algorithms` times them by name: not measured yet."
+        )
+    else:
+        said.append("torch has neither Winograd nor libdnn for CPUs to ask for.")
+    return " ".join(said)
 
 
-def _picture(machine: Machine, layers: list[Row], own: str) -> Picture | None:
-    series: dict[str, list[float | None]] = {
-        re.split(r" \(|,", title)[0]: [_rival(row, patterns) for row in layers]
-        for title, patterns in RIVALS.values()
+def _picture(machine: Machine, layers: list[Row]) -> Picture | None:
+    titles = [re.split(r" \(|,", title)[0] for title, _ in _rivals(machine.is_gpu).values()]
+    contenders = [named(*patterns) for _, patterns in _rivals(machine.is_gpu).values()]
+    found = [row.together(_FASTEST, *contenders, CHOICE) for row in layers]
+    series = {
+        name: [time.us if (time := times[index]) else None for times in found]
+        for index, name in enumerate([*titles, machine.choice], 1)
     }
-    series[own] = [row.cudnn for row in layers]
-    series["HNTMP"] = [row.form("hntmp/*") for row in layers]
+    series["fastest of hntmp/*"] = [fastest.us if fastest else None for fastest, *_ in found]
     series = {name: values for name, values in series.items() if any(values)}
-    if not layers:
+    if not series:
         return None
     labels = [f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']}" for row in layers]
     panel = Panel("float32, one image", labels, series, "microseconds")
@@ -164,30 +167,32 @@ def _picture(machine: Machine, layers: list[Row], own: str) -> Picture | None:
 
 
 def _forms(layers: list[Row]) -> list[str]:
-    head = ["tile", "what it is"]
+    names = [form for name in FORMS for form in (name, f"{name}_split")]
+    columns = [row.together(_FASTEST, *map(named, names))[1:] for row in layers]
+    head = ["plan", "what it is"]
     for row in layers:
-        head += [f"{row.shape['in_channels']}x{row.shape['size']}", "split"]
+        head += [f"{row.shape['in_channels']}x{row.shape['size']}", "`..._split`"]
     lines: list[list[Cell]] = []
-    for name, what in FORMS.items():
+    for index, (name, what) in enumerate(FORMS.items()):
         line: list[Cell] = [f"`{name}`", what]
-        for row in layers:
-            line += [us(row.form(name)), us(row.form(f"{name}_split"))]
+        for column in columns:
+            line += [us(column[2 * index]), us(column[2 * index + 1])]
         if any(value != "-" for value in line[2:]):
             lines.append(line)
     if not lines:
-        return ["A CPU has one form: vector lanes are output channels."]
-    return ["Microseconds; *split*: channels shared out over blocks.", table(head, lines, text_columns=2)]
-
-
-def _cuconv_layers(rows: Rows, own: str) -> str:
-    head = [
-        "filters",
-        "layers",
-        f"HNTMP over {own}",
-        "faster on",
-        "HNTMP over cuConv's fastest form",
-        "faster on",
+        return ["A CPU has one form, `hntmp/cpu`: vector lanes are output channels."]
+    return [
+        "Microseconds; the times of a layer are of one measurement. `..._split`: channels shared out over "
+        "blocks.",
+        table(head, lines, text_columns=2),
     ]
+
+
+def _cuconv_layers(rows: Rows, machine: Machine) -> str:
+    plans = ["cuconv/two_stage", "cuconv/fused"] if machine.is_gpu else ["cuconv/rows"]
+    rivals = {machine.choice: CHOICE} | {f"`{plan}`": named(plan) for plan in plans}
+    ours = "the fastest of `hntmp/*`" if machine.is_gpu else "`hntmp/cpu`"
+    head = ["filters", "layers", *(f"{ours} over {rival}" for rival in rivals)]
     lines: list[list[Cell]] = []
     for size in (1, 3, 5):
         members = [
@@ -196,45 +201,13 @@ def _cuconv_layers(rows: Rows, own: str) -> str:
             if row.group.startswith("cuConv") and row.batch == 1 and row.shape["filter"] == size
         ]
         line: list[Cell] = [f"{size}x{size}", len(members)]
-        for pairs in (
-            [(row.cudnn, row.form("hntmp/*")) for row in members],
-            [(row.form("cuconv/*"), row.form("hntmp/*")) for row in members],
-        ):
-            found = ratios(pairs)
-            line += [geomean(found) if found else None, sum(each > 1 for each in found) if found else None]
+        line += [won(ratios(members, rival, _FASTEST)) for rival in rivals.values()]
         if members:
             lines.append(line)
-    if not lines or all(line[2] is None for line in lines):
+    if not lines or all(value == "-" for line in lines for value in line[2:]):
         return NOT_MEASURED
-    return table(head, lines)
-
-
-def _verdict(layers: list[Row], rows: Rows, own: str, on_gpu: bool) -> str:
-    text = []
-    for name, (title, patterns) in _rivals(on_gpu).items():
-        mean = mean_ratio((_rival(row, patterns), row.form("hntmp/*")) for row in layers)
-        if mean is None:
-            text.append(f"- {title}: not measured.")
-            continue
-        word = "reproduces" if mean > 1 else "does not reproduce"
-        size = "more" if mean > claims.HNTMP_SPEEDUP[name] else "less"
-        text.append(
-            f"- {title}: HNTMP takes {times(mean)} times less, the paper says {claims.HNTMP_SPEEDUP[name]}. "
-            f"That it is faster **{word}**, by {size} than there."
-        )
-    published = mean_ratio((row.cudnn, _published(row)) for row in layers)
-    best = mean_ratio((row.cudnn, row.form("hntmp/*")) for row in layers)
-    if published and best and on_gpu:
-        text.append(
-            f"- The form nearest to the paper's is {times(published)} times as fast as {own} on these "
-            f"layers, the best tile for each {times(best)}. Why it wins here too: one image is too little "
-            "work for a kernel that maps threads to pixels, while channels are plenty; what the paper leaves "
-            "out and the smaller maps need is the channels spread over lanes and warps, without which 7x7 "
-            "pixels would keep a few warps busy."
-        )
-    single = [row for row in rows.values() if row.batch == 1]
-    found = ratios((row.cudnn, row.form("cuconv/*", "hntmp/*")) for row in single)
-    if found:
-        won = percent(sum(each > 1 for each in found), len(found))
-        text.append(f"- HNTMP or cuConv is faster than {own} on {won} of the suite's layers at one image.")
-    return "\n".join(text)
+    return (
+        "Speedups: the geomean over the layers on which both were timed together, and on how many of them it "
+        "is "
+        "faster.\n\n" + table(*without_empty_columns(head, lines))
+    )

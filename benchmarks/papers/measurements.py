@@ -1,8 +1,14 @@
-"""The committed results by problem: everything that was timed on it, whichever run timed it."""
+"""The committed results by problem, and the times of one measurement, which alone make a ratio.
+
+A results file may hold records of several runs: of what was measured again since, or with more peers. The
+contenders of one measurement took turns, and its records carry the same times of the peers; those of another
+are of another moment, another build or another machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -11,56 +17,117 @@ from typing import Any
 
 from benchmarks.results import RESULTS, Record, Results, best_peer, load, precision
 
-# A plain run has more peers and rounds than one over all candidates, whose peers and choice it replaces.
+# A plain run comes last: it has more peers and rounds than one over all candidates, and is preferred.
 _KINDS = ("_candidates", "_ablations", "")
+_AUTO = "auto"
 
 
-CUDNN = ("torch", "cudnn", "cudnn_*")
+@dataclass(eq=False)
+class Measurement:
+    """One problem's contenders of one run, in microseconds by name: convx's plans, what auto took, peers."""
+
+    file: str
+    floor_us: float
+    peers: dict[str, float]
+    times: dict[str, float]  # the peers' too
+    chosen: str = ""  # the plan that auto took
+
+    def time(self, contender: Contender) -> Time | None:
+        """The contender's fastest."""
+        found = contender(self)
+        name = min(found, key=found.__getitem__, default="")
+        return Time(found[name], name, self) if found else None
+
+
+@dataclass(frozen=True)
+class Time:
+    us: float
+    name: str
+    measurement: Measurement = field(repr=False)
+
+    def __truediv__(self, other: Time) -> float:
+        if other.measurement is not self.measurement:
+            files = f"{self.measurement.file}.json and {other.measurement.file}.json"
+            raise ValueError(
+                f"{self.name} and {other.name} were not timed together (records of {files}): take both from "
+                "one measurement, as Row.ratio and Row.together do"
+            )
+        return self.us / other.us
+
+
+Contender = Callable[[Measurement], Mapping[str, float]]  # the times that count as its, by name
+
+
+def named(*patterns: str) -> Contender:
+    """Plans of convx or peers with such names."""
+
+    def find(measurement: Measurement) -> dict[str, float]:
+        return {
+            name: us
+            for name, us in measurement.times.items()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+
+    return find
+
+
+def cudnn_algorithms(measurement: Measurement) -> Mapping[str, float]:
+    """torch's and cuDNN's choice and cuDNN's algorithms by name, where those were timed."""
+    found = named("torch", "cudnn", "cudnn_*")(measurement)
+    return found if any(name.startswith("cudnn_") for name in found) else {}
+
+
+def torch_best(measurement: Measurement) -> Mapping[str, float]:
+    """torch's fastest way in this layout and precision."""
+    found = best_peer({"peers_us": measurement.peers})
+    return dict([found]) if found else {}
+
+
+def floor(measurement: Measurement) -> Mapping[str, float]:
+    """The least time that the device could take."""
+    return {"floor": measurement.floor_us}
+
+
+AUTO = named(_AUTO)
+TORCH = named("torch")  # what torch takes by itself
+CHOICE = named("torch", "cudnn")  # the same, or cuDNN asked for: its own choice of an algorithm
 
 
 @dataclass
 class Row:
-    """One problem. Times are microseconds."""
+    """One problem."""
 
     case: str
     batch: int
     shape: dict[str, Any]
     group: str
-    floor_us: float
-    auto: float | None = None  # what auto took
-    chosen: str = ""
-    forms: dict[str, float] = field(default_factory=dict)  # convx's kernels by name
-    peers: dict[str, float] = field(default_factory=dict)
+    measurements: list[Measurement] = field(default_factory=list)
 
-    def form(self, *patterns: str) -> float | None:
-        """The fastest of convx's kernels with such names."""
-        return min((us for name, us in self.forms.items() if _matches(name, patterns)), default=None)
+    def together(self, *contenders: Contender) -> tuple[Time | None, ...]:
+        """Their times in one measurement, which has the first if any has and the most of the others; None for
+        those that it lacks."""
+        found = self._best(contenders)
+        return tuple(found.time(contender) if found else None for contender in contenders)
 
-    def form_name(self, *patterns: str) -> str:
-        found = {name: us for name, us in self.forms.items() if _matches(name, patterns)}
-        return min(found, key=found.__getitem__) if found else ""
+    def ratio(self, first: Contender, second: Contender) -> float | None:
+        """First over second, where one measurement has both."""
+        one, other = self.together(first, second)
+        return one / other if one and other else None
 
-    def peer(self, *patterns: str) -> float | None:
-        return min((us for name, us in self.peers.items() if _matches(name, patterns)), default=None)
+    def plan_beside(self, peer: Contender) -> str:
+        """The plan that auto took where it was timed together with the peer."""
+        found = self._best((AUTO, peer))
+        return found.chosen if found else ""
 
-    def peer_name(self, *patterns: str) -> str:
-        found = {name: us for name, us in self.peers.items() if _matches(name, patterns)}
-        return min(found, key=found.__getitem__) if found else ""
+    def _best(self, contenders: Sequence[Contender]) -> Measurement | None:
+        """Of several with as many contenders, the one with more of their plans, then the last."""
 
-    @property
-    def cudnn(self) -> float | None:
-        """The fastest of cuDNN's algorithms that were timed, torch's choice too; on a CPU torch's own."""
-        return self.peer(*CUDNN)
+        def rank(place: int) -> tuple[bool, int, int, int]:
+            counts = [len(contender(self.measurements[place])) for contender in contenders]
+            return counts[0] > 0, sum(count > 0 for count in counts), sum(counts), place
 
-    @property
-    def torch_best(self) -> float | None:
-        """torch's fastest way in this layout and precision."""
-        found = best_peer({"peers_us": self.peers})
-        return found[1] if found else None
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+        places = range(len(self.measurements))
+        return self.measurements[max(places, key=rank)] if places else None
 
 
 Rows = dict[tuple[str, int], Row]  # by case and batch
@@ -76,6 +143,11 @@ class Machine:
     @property
     def is_gpu(self) -> bool:
         return not self.slug.startswith("cpu")
+
+    @property
+    def choice(self) -> str:
+        """What CHOICE is here, in words."""
+        return "torch's choice or cuDNN's" if self.is_gpu else "torch's choice (oneDNN's)"
 
     @cached_property
     def name(self) -> str:
@@ -97,21 +169,52 @@ class Machine:
         self, suite: str, operation: str = "forward", dtype: str = "float32", layout: str = "nchw"
     ) -> Rows:
         found: Rows = {}
-        for _, results in self.sources(suite):
-            for record in results.records.values():
-                if (record["operation"], precision(record), record["layout"]) == (operation, dtype, layout):
-                    _take(found, record)
+        for stem, results in self.sources(suite):
+            wanted = [
+                record
+                for record in results.records.values()
+                if (record["operation"], precision(record), record["layout"]) == (operation, dtype, layout)
+            ]
+            for records in _measured_together(wanted):
+                _take(found, stem, records)
         return found
 
 
-def _take(rows: Rows, record: Record) -> None:
-    place = (record["case"], record["batch"])
-    row = rows.setdefault(place, Row(*place, record["shape"], str(record["group"]), record["floor_us"]))
-    row.peers |= record["peers_us"]
-    if record["chosen_by"] == "auto":
-        row.auto, row.chosen = record["convx_us"], record["method"]
-    else:
-        row.forms[record["method"]] = record["convx_us"]
+def _measured_together(records: Iterable[Record]) -> list[list[Record]]:
+    """The records of one file by measurement. The time of a single peer may be the same by chance: such a
+    record is by itself."""
+    groups: dict[object, list[Record]] = {}
+    for index, record in enumerate(records):
+        mark: object = tuple(sorted(record["peers_us"].items()))
+        if len(record["peers_us"]) < 2:
+            mark = index
+        place = (record["case"], record["batch"], record["warm"], record["floor_us"], mark)
+        groups.setdefault(place, []).append(record)
+    return list(groups.values())
+
+
+def several_runs(results: Results) -> bool:
+    """Whether a file is known to hold records of more than one: a problem's peers have several times."""
+    problem = ("case", "operation", "dtype", "tf32", "layout", "batch", "warm")
+    marks = {
+        (*(record.get(name) for name in problem), *sorted(record["peers_us"].items()))
+        for record in results.records.values()
+    }
+    return any(count > 1 for count in Counter(mark[: len(problem)] for mark in marks).values())
+
+
+def _take(rows: Rows, file: str, records: list[Record]) -> None:
+    first = records[0]
+    place = (first["case"], first["batch"])
+    row = rows.setdefault(place, Row(*place, first["shape"], str(first["group"])))
+    peers = first["peers_us"]
+    measurement = Measurement(file, first["floor_us"], peers, dict(peers))
+    for record in records:
+        is_auto = record["chosen_by"] == "auto"
+        measurement.times[_AUTO if is_auto else record["method"]] = record["convx_us"]
+        if is_auto:
+            measurement.chosen = record["method"]
+    row.measurements.append(measurement)
 
 
 def machines(results: Path = RESULTS) -> Iterator[Machine]:

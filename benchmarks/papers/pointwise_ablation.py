@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.ablations import CPU_FORMS, CPU_REFERENCE, FORMS, REFERENCE
-from benchmarks.papers.measurements import Machine, Row, Rows
+from benchmarks.papers.measurements import Machine, Row, Rows, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import NOT_MEASURED, Cell, Page, mean_ratio, ratios, table, times
 
@@ -13,7 +13,7 @@ _COMMAND = "`python -m benchmarks --suite pointwise --ablations` measures it."
 def add(page: Page, machine: Machine, rows: Rows) -> None:
     page.add("### Ablation: channel distribution and dynamic tiling")
     names = FORMS.values() if machine.is_gpu else CPU_FORMS.values()
-    members = [row for row in rows.values() if any(row.form(name) for name in names)]
+    members = [row for row in rows.values() if row.together(named(*names))[0]]
     if not members:
         page.add(f"{NOT_MEASURED} {_COMMAND}")
     elif machine.is_gpu:
@@ -28,7 +28,7 @@ def _by_batch(members: list[Row]) -> list[tuple[int, list[Row]]]:
 
 
 def _gain(rows: list[Row], before: str, after: str) -> float | None:
-    return mean_ratio((row.form(before), row.form(after)) for row in rows)
+    return mean_ratio(rows, named(before), named(after))
 
 
 def _gpu(page: Page, machine: Machine, members: list[Row]) -> None:
@@ -40,8 +40,8 @@ def _gpu(page: Page, machine: Machine, members: list[Row]) -> None:
     series: dict[str, list[float | None]] = {}
     for batch, some in _by_batch(members):
         values = [_gain(some, base, name) for name in (*FORMS.values(), REFERENCE)]
-        values.append(mean_ratio((row.form(base), row.torch_best) for row in some))
-        won = ratios((row.form(dynamic), row.form(distributed)) for row in some)
+        values.append(mean_ratio(some, named(base), torch_best))
+        won = ratios(some, named(dynamic), named(distributed))
         lines.append([batch, len(some), *values, f"{sum(each > 1 for each in won)} of {len(won)}"])
         series[f"batch {batch}"] = values
     page.add(
@@ -63,7 +63,7 @@ def _cpu(page: Page, machine: Machine, members: list[Row]) -> None:
     series: dict[str, list[float | None]] = {}
     for batch, some in _by_batch(members):
         values = [_gain(some, base, name) for name in names]
-        values.append(mean_ratio((row.form(base), row.torch_best) for row in some))
+        values.append(mean_ratio(some, named(base), torch_best))
         lines.append([batch, len(some), *values])
         series[f"batch {batch}"] = values
     page.add(

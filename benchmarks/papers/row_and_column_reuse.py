@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean
 
 from benchmarks.papers import claims
-from benchmarks.papers.measurements import Machine, Row
+from benchmarks.papers.measurements import (
+    AUTO,
+    Contender,
+    Machine,
+    Row,
+    floor,
+    named,
+    torch_best,
+)
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.reuse_ablation import reuse_forms
 from benchmarks.papers.text import (
@@ -17,21 +26,37 @@ from benchmarks.papers.text import (
     ratios,
     sources,
     table,
+    taken,
     times,
     us,
     without_empty_columns,
 )
-from benchmarks.results import geomean
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, no_verdict, verdict
 
-FORMS = {"none": "direct", "columns": "column_reuse", "rows": "row_reuse", "both": "both"}
-STRIP = "filter2d/strip"  # wide loads, and shuffles for the edges alone
-PEERS = {
-    "im2col": ("im2col",),
-    "torch": ("torch", "cudnn_*"),
-    "NPP": ("npp",),
-    "CuPy": ("cupy",),
-    "OpenCV": ("opencv",),
+PUBLISHED = "filter2d/both"
+FORMS = {
+    "none": "filter2d/direct",
+    "columns": "filter2d/column_reuse",
+    "rows": "filter2d/row_reuse",
+    "both": PUBLISHED,
 }
+STRIP = "filter2d/strip"
+DIFFERENCES = (
+    f"On GPUs `{PUBLISHED}` is {PUBLISHED_PLANS[PUBLISHED]}. `filter2d/column_reuse`, `filter2d/row_reuse` "
+    "and `filter2d/direct` are the same kernel with one reuse or none. `filter2d/strip` is convx's own and "
+    "not the published form: a lane reads several pixels at once by wide loads, reuses rows, and exchanges "
+    "by shuffles the columns at its edges alone. `depthwise` has the two reuses in kernels of convx's own, "
+    "in which a lane holds several columns (`depthwise/strip`, `row_reuse`, `column_reuse`) or all of a "
+    "small plane (`depthwise/plane`); none is the published form. On CPUs the plans keep the idea in vectors."
+)
+PEERS: dict[str, Contender] = {
+    "im2col": named("im2col"),
+    "torch": named("torch", "cudnn_*"),
+    "NPP": named("npp"),
+    "CuPy": named("cupy"),
+    "OpenCV": named("opencv"),
+}
+_FASTEST = named("filter2d/*")
 
 
 def page(machines: Sequence[Machine]) -> Page:
@@ -41,7 +66,8 @@ def page(machines: Sequence[Machine]) -> Page:
         "reuse: "
         "neighbouring lanes exchange the columns of a filter's window by shuffles instead of loading them "
         "again. Row reuse: an input row is loaded once for all output rows it touches. In convx: `filter2d` "
-        "for single-channel images, `depthwise` for depthwise layers, each with the paper's forms by name.",
+        "for single-channel images, `depthwise` for depthwise layers.",
+        DIFFERENCES,
         "## What the paper reports",
         f"On an {claims.REUSE_HARDWARE}, float32; its figures have no numbers, its text has means.",
         "Single channel, images of 256 to 4096 a side, 3x3 and 5x5 filters, speedups over im2col:",
@@ -49,8 +75,8 @@ def page(machines: Sequence[Machine]) -> Page:
         table(
             ("filter", "over im2col", "over NPP"),
             [
-                (f"{size}x{size}", mean, claims.FILTER_OVER_NPP[size])
-                for size, mean in claims.FILTER_OVER_IM2COL_BY_SIZE.items()
+                (f"{size}x{size}", claimed, claims.FILTER_OVER_NPP[size])
+                for size, claimed in claims.FILTER_OVER_IM2COL_BY_SIZE.items()
             ],
         ),
         "NPP is the faster on small images, the paper's kernels from about 1024 a side on.",
@@ -58,8 +84,8 @@ def page(machines: Sequence[Machine]) -> Page:
         table(
             ("filter", "over a kernel without reuse", "over cuDNN's fastest algorithm", "most"),
             [
-                (f"{size}x{size}", mean, *claims.DEPTHWISE_OVER_CUDNN[size])
-                for size, mean in claims.DEPTHWISE_OVER_DIRECT.items()
+                (f"{size}x{size}", claimed, *claims.DEPTHWISE_OVER_CUDNN[size])
+                for size, claimed in claims.DEPTHWISE_OVER_DIRECT.items()
             ],
         ),
     )
@@ -76,104 +102,116 @@ def page(machines: Sequence[Machine]) -> Page:
 def _machine(page: Page, machine: Machine) -> None:
     page.add(f"## {machine.name}", sources(machine, "filter2d", "depthwise"))
     page.add("### Single-channel images, float32")
-    images = [row for row in machine.rows("filter2d").values() if row.auto]
+    images = list(machine.rows("filter2d").values())
     if images:
-        own = "cuDNN" if machine.is_gpu else "oneDNN"
-        page.add(_images(images, own))
-        page.add(_over_im2col(images, own))
+        page.add(_images(images), _speedups(images, machine.is_gpu))
+        if machine.is_gpu:
+            page.add(_over_im2col(images))
         page.draw(_images_picture(machine, images))
-        page.add(
-            "### Ablation: column reuse and row reuse on single-channel images",
-            *_image_forms(machine, images),
-        )
+        page.add("### Ablation: column reuse and row reuse on single-channel images", *_image_forms(images))
     else:
         page.add(NOT_MEASURED)
-    layers = [
-        row
-        for row in machine.rows("depthwise").values()
-        if row.group.startswith("CONV") and row.auto and row.peers
-    ]
+    depthwise = [row for row in machine.rows("depthwise").values() if row.group.startswith("CONV")]
+    layers = [row for row in depthwise if row.ratio(torch_best, AUTO)]
     page.add("### Depthwise layers CONV1-13, float32")
     if layers:
         page.add(_layers(layers, machine.is_gpu))
         page.draw(_layers_picture(machine, layers))
         page.add(
             "### Ablation: column reuse and row reuse in depthwise layers",
-            *reuse_forms(layers, machine.is_gpu),
+            *reuse_forms(depthwise, machine.is_gpu),
         )
     else:
         page.add(NOT_MEASURED)
-    page.add("### What reproduces, and what does not", _verdict(images, layers))
+    page.add("### Verdict", _verdict(machine, images))
 
 
 def _by_filter(rows: list[Row]) -> list[tuple[int, list[Row]]]:
+    """Smaller images first."""
     sizes = sorted({row.shape["filter"] for row in rows})
+    rows = sorted(rows, key=lambda row: int(row.shape["size"]))
     return [(size, [row for row in rows if row.shape["filter"] == size]) for size in sizes]
 
 
-def _images(rows: list[Row], own: str) -> str:
-    head = [
-        "image",
-        "filter",
-        *PEERS,
-        "`auto`",
-        "of the floor",
-        "over im2col",
-        "over NPP",
-        "over the best of them",
-    ]
+def _images(rows: list[Row]) -> str:
+    head = ["image", "filter", *PEERS, f"`{PUBLISHED}`", "fastest of `filter2d/*`", "which", "`auto`"]
+    head += ["fastest, of the floor"]
     lines: list[list[Cell]] = []
     for size, members in _by_filter(rows):
-        for row in sorted(members, key=lambda row: int(row.shape["size"])):
-            found = [row.peer(*patterns) for patterns in PEERS.values()]
-            best = min((us for us in found if us is not None), default=None)
-            line: list[Cell] = [
-                f"{row.shape['size']} a side",
-                f"{size}x{size}",
-                *map(us, found),
-                us(row.auto),
-            ]
-            line += [over(row.floor_us, row.auto), over(row.peer("im2col"), row.auto)]
-            lines.append([*line, over(row.peer("npp"), row.auto), over(best, row.auto)])
+        for row in members:
+            fastest, auto, least, *found = row.together(
+                _FASTEST, AUTO, floor, *PEERS.values(), named(PUBLISHED)
+            )
+            line: list[Cell] = [f"{row.shape['size']} a side", f"{size}x{size}", *map(us, found), us(fastest)]
+            line += [f"`{fastest.name}`" if fastest else "", us(auto), over(least, fastest)]
+            lines.append(line)
     head, lines = without_empty_columns(head, lines)
     return (
-        "Microseconds. *Of the floor*: the least time that image, result and multiply-adds take, over the "
-        f"time taken. *torch*: the faster of its choice and of {own}'s algorithms that were timed. "
-        "ArrayFire is not measured here.\n\n" + table(head, lines, text_columns=2)
+        "Microseconds; a line is one measurement. *Of the floor*: the least time that image, result and "
+        "multiply-adds take, over the time taken. *torch*: the faster of its choice and of cuDNN's "
+        "algorithms, where they were timed. *im2col*: torch's unfolding and matrix product, not Caffe's. "
+        "ArrayFire is not "
+        "measured here.\n\n" + table(head, lines, text_columns=2)
     )
 
 
-def _over_im2col(rows: list[Row], own: str) -> str:
+def _any_peer(row: Row, plan: Contender) -> float | None:
+    """Over the fastest peer beside it."""
+    time, *found = row.together(plan, *PEERS.values())
+    best = min((peer for peer in found if peer), key=lambda peer: peer.us, default=None)
+    return over(best, time)
+
+
+def _speedups(rows: list[Row], on_gpu: bool) -> str:
+    head = ["filter", "plan", "", "over im2col", "over NPP", "over the best of them", "least"]
+    lines: list[list[Cell]] = []
+    for size, members in _by_filter(rows):
+        for plan in (*FORMS.values(), STRIP, "auto"):
+            line: list[Cell] = [f"{size}x{size}", f"`{plan}`"]
+            line.append("the published form" if plan == PUBLISHED and on_gpu else "")
+            for peer in ("im2col", "NPP"):
+                found = ratios(members, PEERS[peer], named(plan))
+                line.append(mean(found) if found else None)
+            best = [gain for row in members if (gain := _any_peer(row, named(plan)))]
+            line += [mean(best) if best else None, min(best, default=None)]
+            if best:
+                lines.append(line)
+    head, lines = without_empty_columns(head, lines)
+    return (
+        "Speedups, means over the images as the paper's are. The records of `auto` do not say which plan it "
+        "took.\n\n" + table(head, lines, text_columns=3 if on_gpu else 2)
+    )
+
+
+def _over_im2col(rows: list[Row]) -> str:
     """The paper's means beside ours: over the same images and filters."""
-    some = [
-        row for row in rows if row.shape["filter"] in claims.FILTER_OVER_IM2COL_BY_SIZE and row.peer("im2col")
-    ]
+    some = [row for row in rows if row.shape["filter"] in claims.FILTER_OVER_IM2COL_BY_SIZE]
     ours = {
-        "cuDNN's fastest": ratios((row.peer("im2col"), row.peer(*PEERS["torch"])) for row in some),
-        "NPP": ratios((row.peer("im2col"), row.peer("npp")) for row in some),
-        "column and row reuse": ratios((row.peer("im2col"), row.auto) for row in some),
+        "cuDNN's fastest": PEERS["torch"],
+        "NPP": PEERS["NPP"],
+        "column and row reuse": named(PUBLISHED),
     }
+    lines: list[list[Cell]] = []
+    for name, claimed in claims.FILTER_OVER_IM2COL.items():
+        found = ratios(some, PEERS["im2col"], ours[name]) if name in ours else []
+        title = f"{name} (here `{PUBLISHED}`)" if name == "column and row reuse" else name
+        lines.append([title, claimed, mean(found) if found else None])
+    found = ratios(some, PEERS["im2col"], named(STRIP))
+    if found:
+        lines.append([f"`{STRIP}`, not the paper's", None, mean(found)])
     head = ["speedup over im2col, mean of 3x3 and 5x5", claims.REUSE_HARDWARE.partition(",")[0], "here"]
-    lines: list[list[Cell]] = [
-        [
-            name if own in name or "cuDNN" not in name else f"{name} (here {own}'s)",
-            claimed,
-            sum(found) / len(found) if (found := ours.get(name)) else None,
-        ]
-        for name, claimed in claims.FILTER_OVER_IM2COL.items()
-    ]
-    return table(head, lines) if some else ""
+    return table(head, lines) if any(line[2] for line in lines) else ""
 
 
 def _images_picture(machine: Machine, rows: list[Row]) -> Picture:
     panels = []
     for size, members in _by_filter(rows):
-        members = sorted(members, key=lambda row: int(row.shape["size"]))
-        series: dict[str, list[float | None]] = {
-            name: [over(row.floor_us, row.peer(*patterns)) for row in members]
-            for name, patterns in PEERS.items()
+        found = [row.together(_FASTEST, floor, *PEERS.values(), named(PUBLISHED)) for row in members]
+        series = {
+            name: [over(times[1], times[index]) for times in found]
+            for index, name in enumerate([*PEERS, PUBLISHED], 2)
         }
-        series["convx"] = [over(row.floor_us, row.auto) for row in members]
+        series["fastest of filter2d/*"] = [over(times[1], times[0]) for times in found]
         series = {name: values for name, values in series.items() if any(values)}
         labels = [str(row.shape["size"]) for row in members]
         panels.append(
@@ -182,35 +220,25 @@ def _images_picture(machine: Machine, rows: list[Row]) -> Picture:
     return Picture(f"filter2d-{machine.slug}", f"{machine.name}: single-channel filters, float32", panels)
 
 
-def _image_forms(machine: Machine, rows: list[Row]) -> list[str]:
-    base = "filter2d/direct"
-    forced = [row for row in rows if row.form(base)]
+def _image_forms(rows: list[Row]) -> list[str]:
+    base = named(FORMS["none"])
+    forced = [row for row in rows if row.together(base)[0]]
     if not forced:
         return [f"{NOT_MEASURED} `python -m benchmarks --suite filter2d --all-candidates` measures it."]
-    head = ["filter", "images", *FORMS, "`strip`", "fastest form"]
+    head = ["filter", "images", *(f"`{plan}`" for plan in (*FORMS.values(), STRIP))]
     lines: list[list[Cell]] = []
-    series: dict[str, list[float | None]] = {}
     for size, members in _by_filter(forced):
         for small in (True, False):
             some = [row for row in members if (int(row.shape["size"]) <= 1024) == small]
-            if not some:
-                continue
-            values = [
-                mean_ratio((row.form(base), row.form(f"filter2d/{name}")) for row in some)
-                for name in FORMS.values()
-            ]
-            strip = mean_ratio((row.form(base), row.form(STRIP)) for row in some)
-            best = mean_ratio((row.form(base), row.form("filter2d/*")) for row in some)
-            which = "up to 1024 a side" if small else "above"
-            lines.append([f"{size}x{size}", which, *values, strip, best])
-            series[f"{size}x{size}, {which}"] = [*values, strip]
+            if some:
+                gains = [mean_ratio(some, base, named(plan)) for plan in (*FORMS.values(), STRIP)]
+                lines.append([f"{size}x{size}", "up to 1024 a side" if small else "above", *gains])
     head, lines = without_empty_columns(head, lines)
+    columns, by_rows = (mean_ratio(forced, base, named(FORMS[form])) for form in ("columns", "rows"))
     return [
-        "Speedups over the kernel without reuse, geomean over the images. *Strip*: several pixels of a "
-        "thread by wide loads, row reuse, shuffles for the columns at a lane's edges alone."
-        if machine.is_gpu
-        else "Speedups over the kernel without reuse, geomean over the images.",
+        f"Speedups over `{FORMS['none']}`, which reuses nothing, geomean over the images.",
         table(head, lines, text_columns=2),
+        f"Over all images column reuse alone gives {times(columns)} and row reuse alone {times(by_rows)}.",
     ]
 
 
@@ -219,82 +247,57 @@ def _layers(rows: list[Row], on_gpu: bool) -> str:
         "filter",
         "batch",
         "layers",
-        "of the floor",
-        "over torch's best, mean",
+        "`auto`, of the floor",
+        "`auto` over torch's best, mean",
         "most",
         "least",
-        "paper's mean",
     ]
     lines: list[list[Cell]] = []
     for size, members in _by_filter(rows):
         for batch in sorted({row.batch for row in members}):
             some = [row for row in members if row.batch == batch]
-            found = ratios((row.torch_best, row.auto) for row in some)
-            line: list[Cell] = [f"{size}x{size}", batch, len(some)]
-            line += [geomean(row.floor_us / row.auto for row in some if row.auto), sum(found) / len(found)]
-            lines.append([*line, max(found), min(found), claims.DEPTHWISE_OVER_CUDNN[size][0]])
-    peers = "the faster of cuDNN and torch's own depthwise kernels" if on_gpu else "oneDNN's convolution"
-    return f"torch's best is {peers}.\n\n" + table(head, lines)
+            found = ratios(some, torch_best, AUTO)
+            line: list[Cell] = [f"{size}x{size}", batch, len(some), mean_ratio(some, floor, AUTO)]
+            lines.append([*line, mean(found), max(found), min(found)])
+    peers = "the fastest of torch's ways that were timed" if on_gpu else "oneDNN's convolution"
+    return f"torch's best is {peers}. `auto` took {taken(rows, torch_best)}.\n\n" + table(head, lines)
 
 
 def _layers_picture(machine: Machine, rows: list[Row]) -> Picture:
     batch = max(row.batch for row in rows)
     panels = []
     for size, members in _by_filter([row for row in rows if row.batch == batch]):
-        series: dict[str, list[float | None]] = {
-            "torch's best": [over(row.floor_us, row.torch_best) for row in members],
-            "convx": [over(row.floor_us, row.auto) for row in members],
+        found = [row.together(AUTO, torch_best, floor) for row in members]
+        series = {
+            "torch's best": [over(least, torch) for _, torch, least in found],
+            "auto": [over(least, auto) for auto, _, least in found],
         }
         labels = [row.case.split("-")[0] for row in members]
         panels.append(Panel(f"{size}x{size}, batch {batch}", labels, series, "of the floor", line=1.0))
     return Picture(f"depthwise-reuse-{machine.slug}", f"{machine.name}: depthwise layers, float32", panels)
 
 
-def _verdict(images: list[Row], layers: list[Row]) -> str:
+def _verdict(machine: Machine, images: list[Row]) -> str:
+    if not machine.is_gpu:
+        return no_verdict("the paper's kernels are a GPU's, and on a CPU convx has others")
     text = []
     for size, members in _by_filter(images):
-        for peer, patterns, claimed in (
-            ("im2col", ("im2col",), claims.FILTER_OVER_IM2COL_BY_SIZE.get(size)),
-            ("NPP", ("npp",), claims.FILTER_OVER_NPP.get(size)),
+        for peer, claimed in (
+            ("im2col", claims.FILTER_OVER_IM2COL_BY_SIZE.get(size)),
+            ("NPP", claims.FILTER_OVER_NPP.get(size)),
         ):
-            found = ratios((row.peer(*patterns), row.auto) for row in members)
+            found = ratios(members, PEERS[peer], named(PUBLISHED))
             if found and claimed:
-                word = "reproduces" if geomean(found) > 1 else "does not reproduce"
-                text.append(
-                    f"- {size}x{size} on one channel: {times(geomean(found))} times as fast as {peer} (the "
-                    f"paper: {claimed}), from {times(min(found))} to {times(max(found))}: **{word}**."
+                what = (
+                    f"{size}x{size} on one channel: {times(mean(found))} times as fast as {peer} in the "
+                    f"mean, from {times(min(found))} to {times(max(found))}; the paper's mean is "
+                    f"{times(claimed)}"
                 )
-    forced = [row for row in images if row.form("filter2d/direct")]
-    columns = mean_ratio((row.form("filter2d/direct"), row.form("filter2d/column_reuse")) for row in forced)
-    rows = mean_ratio((row.form("filter2d/direct"), row.form("filter2d/row_reuse")) for row in forced)
-    if columns and rows:
-        text.append(
-            f"- Alone, column reuse gives {times(columns)} and row reuse {times(rows)} over no reuse at all."
-            + (
-                " A shuffle, or a shift of vectors, takes about as long as a load that hits the nearest "
-                "cache: exchanging every column gains less here than not loading rows again."
-                if columns < rows
-                else ""
-            )
-        )
-    for size, members in _by_filter(layers):
-        batch = max(row.batch for row in members)
-        some = [row for row in members if row.batch == batch]
-        found = ratios((row.torch_best, row.auto) for row in some)
-        floor = geomean(row.floor_us / row.auto for row in some if row.auto)
-        mean, most = sum(found) / len(found), max(found)
-        claimed_mean, claimed_most = claims.DEPTHWISE_OVER_CUDNN[size]
-        word = (
-            "reproduces"
-            if mean >= claimed_mean
-            else "reproduces in part"
-            if mean > 1
-            else "does not reproduce"
-        )
-        text.append(
-            f"- Depthwise {size}x{size} at batch {batch}: {times(mean)} times as fast as torch's best in the "
-            f"mean and {times(most)} at most (the paper: {claimed_mean} and {claimed_most}, over cuDNN): "
-            f"**{word}**. convx takes the time of {times(1 / floor)} copies of the data"
-            + (": there is little left to gain." if floor > 0.7 else ".")
-        )
-    return "\n".join(text) if text else NOT_MEASURED
+                text.append(verdict(machine, PUBLISHED, what, "That it is faster", mean(found) > 1))
+    if not text:
+        text.append(f"- {no_verdict(f'`{PUBLISHED}` was not timed together with im2col or NPP')}")
+    text += [
+        f"- `{STRIP}` and `auto` on one channel. {no_verdict('they are not the published kernel')}",
+        f"- Depthwise layers. {no_verdict('`auto` takes none that is the published kernel')}",
+    ]
+    return "\n".join(text)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.papers.measurements import Machine
+from benchmarks.papers.measurements import Contender, Machine, Row, Time, several_runs
 from benchmarks.papers.pictures import Picture
 from benchmarks.results import geomean
 
 Cell = str | float | int | None
 NOT_MEASURED = "Not measured yet."
+TOGETHER = (
+    "Every ratio is of times of one measurement, whose contenders took turns; what was not timed together "
+    "has none."
+)
 
 
 @dataclass
@@ -37,10 +42,11 @@ class Page:
         return "\n\n".join([f"# {title}", note, *rest]) + "\n"
 
 
-def us(value: float | None) -> str:
+def us(value: Time | float | None) -> str:
     """Microseconds in three digits."""
     if value is None:
         return "-"
+    value = value.us if isinstance(value, Time) else value
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -74,19 +80,25 @@ def without_empty_columns(
     return [head[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
-def over(first: float | None, second: float | None) -> float | None:
-    return first / second if first is not None and second is not None else None
+def over(first: Time | None, second: Time | None) -> float | None:
+    """Of one measurement, else ValueError."""
+    return first / second if first and second else None
 
 
-def ratios(pairs: Iterable[tuple[float | None, float | None]]) -> list[float]:
-    """First over second, of the pairs that are whole."""
-    return [first / second for first, second in pairs if first is not None and second is not None]
+def ratios(rows: Iterable[Row], first: Contender, second: Contender) -> list[float]:
+    """First over second, of the problems that have both in one measurement."""
+    return [ratio for row in rows if (ratio := row.ratio(first, second)) is not None]
 
 
-def mean_ratio(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """Geomean of first over second."""
-    found = ratios(pairs)
+def mean_ratio(rows: Iterable[Row], first: Contender, second: Contender) -> float | None:
+    """Their geomean."""
+    found = ratios(rows, first, second)
     return geomean(found) if found else None
+
+
+def won(found: Sequence[float]) -> str:
+    """The geomean of ratios, and how many are above 1."""
+    return f"{geomean(found):.2f}, {sum(each > 1 for each in found)} of {len(found)}" if found else "-"
 
 
 def sources(machine: Machine, *suites: str) -> str:
@@ -99,9 +111,18 @@ def sources(machine: Machine, *suites: str) -> str:
             if environment.get("cudnn"):
                 versions += f", cuDNN {environment['cudnn']}"
             path = f"{machine.slug}/{stem}.json"
-            lines.append(f"- {machine.name}, {versions}: [{path}](../results/{path}), by `{results.command}`")
-    return "\n".join(lines)
+            line = f"- {machine.name}, {versions}: [{path}](../results/{path}), by `{results.command}`"
+            if several_runs(results):
+                line += " and other runs: problems in it were measured more than once"
+            lines.append(line)
+    return "\n".join([*lines, "", TOGETHER])
 
 
 def percent(part: int, whole: int) -> str:
     return f"{part} of {whole} ({part / whole:.0%})" if whole else "0 of 0"
+
+
+def taken(rows: Iterable[Row], peer: Contender) -> str:
+    """Which plans auto took where it was timed together with the peer, and on how many problems."""
+    counts = Counter(row.plan_beside(peer) for row in rows)
+    return ", ".join(f"`{plan}` on {count}" for plan, count in counts.most_common() if plan)
