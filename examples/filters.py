@@ -23,7 +23,8 @@ def main() -> None:
 
     torch.manual_seed(0)
     if options.photo:
-        pixels = np.array(Image.open(options.photo).convert("RGB"))
+        with Image.open(options.photo) as file:
+            pixels = np.array(file.convert("RGB"))
     else:
         from skimage import data
 

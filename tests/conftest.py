@@ -27,6 +27,10 @@ if _workers > 1:
     torch.set_num_threads(min(torch.get_num_threads(), max(2, torch.get_num_threads() // _workers)))
 
 
+def pytest_unconfigure() -> None:
+    _cache.cleanup()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
         return

@@ -86,7 +86,10 @@ def test_the_photo_is_filtered(report: Path) -> None:
     text = (report / "report.html").read_text(encoding="utf-8")
     assert "the pictures agree" in text
     assert all(name in text for name in ("Filter2d([[0, -1, 0]", "GaussianBlur2d(3)", "Sobel2d()"))
-    pixels = {path.stem: np.array(Image.open(path)) for path in report.glob("photo*.png")}
+    pixels = {}
+    for path in report.glob("photo*.png"):
+        with Image.open(path) as file:
+            pixels[path.stem] = np.array(file)
     photo, edges = pixels["photo"], pixels["photo_edges"]
     assert pixels["photo_sharpened"].shape == pixels["photo_blurred"].shape == photo.shape
     assert edges.shape == photo.shape[:2]

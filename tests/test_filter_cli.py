@@ -20,7 +20,12 @@ from convx.filters.cli import parse_filter
 from convx.functional import filter2d
 from convx.nn import GaussianBlur2d, Sobel2d
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("PIL") is None, reason="needs Pillow")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("PIL") is None, reason="needs Pillow"),
+    # A photo that is left open fails the test that opened it.
+    pytest.mark.filterwarnings("error::ResourceWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def save(path: Path, *size: int) -> torch.Tensor:
@@ -35,7 +40,8 @@ def save(path: Path, *size: int) -> torch.Tensor:
 def load(path: Path) -> torch.Tensor:
     from PIL import Image
 
-    return torch.from_numpy(np.array(Image.open(path)))
+    with Image.open(path) as photo:
+        return torch.from_numpy(np.array(photo))
 
 
 def test_sobel_takes_the_gray_photo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +50,8 @@ def test_sobel_takes_the_gray_photo(tmp_path: Path, capsys: pytest.CaptureFixtur
     save(tmp_path / "photo.png", 30, 41, 3)
     output = tmp_path / "edges.png"
     assert main(["filter", str(tmp_path / "photo.png"), "--sobel", "-o", str(output)]) == 0
-    gray = torch.from_numpy(np.array(Image.open(tmp_path / "photo.png").convert("L")))
+    with Image.open(tmp_path / "photo.png") as photo:
+        gray = torch.from_numpy(np.array(photo.convert("L")))
     assert torch.equal(load(output), Sobel2d(border="reflect")(gray))
     assert f"{output}: 41 x 30, gray" in capsys.readouterr().out
 
@@ -108,10 +115,10 @@ def test_photos_are_turned_as_their_camera_was(orientation: int, quarters: int, 
     from PIL import Image
 
     pixels = save(tmp_path / "photo.png", 20, 30)
-    photo = Image.open(tmp_path / "photo.png")
-    exif = photo.getexif()
-    exif[0x112] = orientation
-    photo.save(tmp_path / "photo.png", exif=exif)
+    with Image.open(tmp_path / "photo.png") as photo:
+        exif = photo.getexif()
+        exif[0x112] = orientation
+        photo.save(tmp_path / "photo.png", exif=exif)
     arguments = ["filter", str(tmp_path / "photo.png"), "--filter", "1", "-o", str(tmp_path / "turned.png")]
     assert main(arguments) == 0
     assert torch.equal(load(tmp_path / "turned.png"), pixels.rot90(quarters))
@@ -121,7 +128,8 @@ def test_photos_with_broken_exif_data_stay_as_they_lie(tmp_path: Path) -> None:
     from PIL import Image
 
     pixels = save(tmp_path / "photo.png", 20, 30)
-    Image.open(tmp_path / "photo.png").save(tmp_path / "photo.png", exif=b"nothing")
+    with Image.open(tmp_path / "photo.png") as photo:
+        photo.save(tmp_path / "photo.png", exif=b"nothing")
     arguments = ["filter", str(tmp_path / "photo.png"), "--filter", "1", "-o", str(tmp_path / "same.png")]
     assert main(arguments) == 0
     assert torch.equal(load(tmp_path / "same.png"), pixels)
@@ -157,6 +165,13 @@ def test_gpus_agree_with_the_cpu(kind: list[str], tmp_path: Path) -> None:
         (["--filter", "1 x"], "--filter takes rows of numbers between semicolons.*'x'"),
         (["--filter", ""], "--filter takes rows of equal length.*got 0 numbers"),
         (["--filter", "1 -1", "--normalize"], "--normalize divides by the sum of the filter, which is 0"),
+        (["--filter", "nan"], "--filter takes rows of numbers between semicolons: 'nan' is not finite"),
+        (["--filter", "1 -inf"], "--filter takes rows of numbers.*'-inf' is not finite"),
+        (["--filter", "1e999"], "--filter takes rows of numbers.*'1e999' is not finite"),
+        (["--filter", "1e39"], r"--filter overflows on photos: .*must be at most 3.4e\+38"),
+        (["--filter", "1e36 -1e36 1e36"], "--filter overflows on photos: "),
+        (["--filter", "1e30 -1e30 1e-20", "--normalize"], "--filter, divided by its sum, overf"),
+        (["--filter", "1e308 1e308", "--normalize"], "--filter, divided by its sum, overflows"),
         (["--sobel", "--normalize"], "--normalize goes with --filter"),
         (["--gaussian", "0"], "--gaussian takes a sigma above 0, in pixels, got 0"),
         (["--sobel", "--device", "nowhere"], "--device nowhere: "),
@@ -173,6 +188,18 @@ def test_bad_arguments(
     assert main(["filter", str(tmp_path / "photo.png"), *arguments, "-o", str(output)]) == 2
     error = capsys.readouterr().err
     assert not output.exists() and re.search(message, error), error
+
+
+def test_photos_of_several_pictures(tmp_path: Path) -> None:
+    """The first counts; Pillow keeps such files open for the others."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 20, 31), dtype=np.uint8)
+    first, second = map(Image.fromarray, pixels)
+    first.save(tmp_path / "photo.tif", save_all=True, append_images=[second])
+    arguments = ["filter", str(tmp_path / "photo.tif"), "--filter", "1", "-o", str(tmp_path / "same.png")]
+    assert main(arguments) == 0
+    assert np.array_equal(load(tmp_path / "same.png"), pixels[0])
 
 
 def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

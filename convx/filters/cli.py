@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import math
 import re
 import sys
 from pathlib import Path
@@ -22,6 +23,13 @@ class CommandError(Exception):
     """What is wrong with the command line or a file, for the user."""
 
 
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"'{word}' is not finite")
+    return number
+
+
 def parse_filter(text: str) -> list[list[float]]:
     """The rows of "1 2 1; 2 4 2; 1 2 1"; commas may stand between the numbers.
 
@@ -31,7 +39,7 @@ def parse_filter(text: str) -> list[list[float]]:
     rows = []
     for line in text.split(";"):
         try:
-            rows.append([float(word) for word in line.replace(",", " ").split()])
+            rows.append([_finite(word) for word in line.replace(",", " ").split()])
         except ValueError as error:
             raise CommandError(f"--filter takes rows of numbers between semicolons: {error}") from None
     if not rows[0] or any(len(row) != len(rows[0]) for row in rows):
@@ -40,6 +48,24 @@ def parse_filter(text: str) -> list[list[float]]:
             f'--filter takes rows of equal length, as "1 2 1; 2 4 2; 1 2 1"; got {lengths} numbers'
         )
     return rows
+
+
+def _filter_of(options: argparse.Namespace) -> Tensor:
+    """What --filter and --normalize name, in float32, whose sums over any photo are finite."""
+    weights = torch.tensor(parse_filter(options.filter), dtype=torch.float64)
+    if options.normalize:
+        total = weights.sum()
+        if total == 0:
+            raise CommandError("--normalize divides by the sum of the filter, which is 0")
+        weights = weights / total if total.isfinite() else weights
+    largest = torch.finfo(torch.float32).max
+    if not float(weights.abs().sum()) * 255 <= largest:
+        divided = ", divided by its sum," if options.normalize else ""
+        raise CommandError(
+            f"--filter{divided} overflows on photos: 255 times the sum of its numbers' magnitudes must be at "
+            f"most {largest:.3g}"
+        )
+    return weights.float()
 
 
 def apply(photo: Tensor, options: argparse.Namespace) -> Tensor:
@@ -51,13 +77,7 @@ def apply(photo: Tensor, options: argparse.Namespace) -> Tensor:
         return blur.to(photo.device)(photo)  # type: ignore[no-any-return]
     if options.sobel:
         return Sobel2d(border=options.border).to(photo.device)(photo)  # type: ignore[no-any-return]
-    weights = torch.tensor(parse_filter(options.filter), dtype=torch.float32)
-    if options.normalize:
-        total = weights.sum()
-        if total == 0:
-            raise CommandError("--normalize divides by the sum of the filter, which is 0")
-        weights = weights / total
-    return filter2d(photo, weights.to(photo.device), options.border)
+    return filter2d(photo, _filter_of(options).to(photo.device), options.border)
 
 
 def filtered(photo: Tensor, options: argparse.Namespace) -> Tensor:
@@ -103,12 +123,12 @@ def _upright(image: Any) -> Any:
 def _open(path: Path) -> Any:
     pillow = _library("PIL.Image")
     try:
-        image = pillow.open(path)
-        _require_8_bits(path, image)
-        image.load()
+        with pillow.open(path) as image:  # closes the file, also where it is of several pictures or none
+            _require_8_bits(path, image)
+            image.load()
+            return _upright(image)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise CommandError(f"{path} can't be read as a photo: {error}") from None
-    return _upright(image)
 
 
 def read(path: Path, gray: bool) -> tuple[Tensor, Tensor | None]:
