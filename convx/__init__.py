@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from convx import _libraries, functional, nn
+from convx._errors import InvalidArgument
 from convx._packed import constant_filters
 from convx.convert import ConversionReport, convert_, revert_
 from convx.explain import Explanation, explain
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ConversionReport",
     "Explanation",
+    "InvalidArgument",
     "TuningReport",
     "constant_filters",
     "convert_",

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from convx._errors import MOST, InvalidArgument, require_dimensions, require_length
+
 Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 Padding = str | int | Sequence[int] | Sequence[Sequence[int]]
@@ -19,63 +21,89 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 ACTIVATIONS = ("none", "relu", "relu6", "silu", "hardswish", "gelu")
 
 
-def _integer(name: str, value: Any) -> int:
+def integer(name: str, value: Any) -> int:
+    """The int of an integer of any kind: Python's, numpy's, a symbolic one. Bools are none, as for torch."""
     if value.__class__ is int:
         return value
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} takes ints, got {value!r} ({type(value).__name__})") from None
+    if not isinstance(value, bool) and not (isinstance(value, torch.Tensor) and value.dtype == torch.bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} takes ints, got {value!r} ({type(value).__name__})")
 
 
 def pair(name: str, value: Any) -> Pair:
     """(height, width) from an int or from a sequence of one or two ints."""
     if isinstance(value, (tuple, list)):
         if len(value) == 2:
-            return _integer(name, value[0]), _integer(name, value[1])
+            return integer(name, value[0]), integer(name, value[1])
         if len(value) == 1:
-            single = _integer(name, value[0])
+            single = integer(name, value[0])
             return single, single
-        raise ValueError(f"{name} takes an int or a pair of ints (height, width), got {value!r}")
-    single = _integer(name, value)
+        raise InvalidArgument(f"{name} takes an int or a pair of ints (height, width), got {value!r}")
+    single = integer(name, value)
     return single, single
+
+
+def sizes(name: str, values: Any) -> list[Any]:
+    """The four sizes of a tensor that is not there; symbolic ones stay as they are."""
+    try:
+        listed = list(values)
+    except TypeError:
+        raise TypeError(f"{name} takes 4 ints, one per dimension, got {values!r}") from None
+    if len(listed) != 4:
+        require_length(name, listed, 4, "one per dimension")
+    for place, each in enumerate(listed):
+        if each.__class__ is not int and not isinstance(each, torch.SymInt):
+            listed[place] = integer(name, each)
+    return listed
 
 
 def _both_sides(value: Any) -> Pair:
     """(before, after) of one dimension's padding: an int pads both sides alike."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
-            raise ValueError(f"padding of one dimension takes an int or (before, after), got {value!r}")
-        return _integer("padding", value[0]), _integer("padding", value[1])
-    both = _integer("padding", value)
+            raise InvalidArgument(f"padding of one dimension takes an int or (before, after), got {value!r}")
+        return integer("padding", value[0]), integer("padding", value[1])
+    both = integer("padding", value)
     return both, both
 
 
 def _same(filter_extent: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
     if any(step != 1 for step in stride):
-        raise ValueError(
+        raise InvalidArgument(
             f"padding='same' needs stride 1, got stride {tuple(stride)}; give the padding as numbers"
         )
     sides = []
     for extent, step in zip(filter_extent, dilation, strict=True):
         total = step * (extent - 1)
+        if total > MOST:
+            raise InvalidArgument(
+                f"padding='same' for a filter of size {extent} with dilation {step} overflows 64 bits; use "
+                f"less dilation"
+            )
         sides += [total // 2, total - total // 2]  # an even filter's extra row or column goes to the end
     return sides
 
 
-def padding_2d(padding: Any, filter_extent: Sequence[int], stride: Pair, dilation: Pair) -> Four:
-    """(top, bottom, left, right) from an int, a pair, 'same', 'valid' or ((top, bottom), (left, right))."""
+def padding_2d(padding: Any, weight_size: Sequence[int], stride: Pair, dilation: Pair) -> Four:
+    """(top, bottom, left, right) from an int, a pair, 'same', 'valid' or ((top, bottom), (left, right)).
+
+    weight_size: of the weight, whatever its number of dimensions; 'same' alone looks at it.
+    """
     if isinstance(padding, str):
         if padding == "valid":
             return 0, 0, 0, 0
         if padding == "same":
-            top, bottom, left, right = _same(filter_extent, stride, dilation)
+            require_dimensions("weight", weight_size)
+            top, bottom, left, right = _same(weight_size[2:], stride, dilation)
             return top, bottom, left, right
-        raise ValueError(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
+        raise InvalidArgument(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
     if isinstance(padding, (tuple, list)) and len(padding) == 2:
         return (*_both_sides(padding[0]), *_both_sides(padding[1]))
     if isinstance(padding, (tuple, list)) and len(padding) != 1:
-        raise ValueError(
+        raise InvalidArgument(
             f"padding takes an int, (height, width), ((top, bottom), (left, right)), 'same' or "
             f"'valid', "
             f"got {padding!r}"
@@ -88,9 +116,9 @@ def single(name: str, value: Any) -> int:
     """The one int of a one-dimensional argument."""
     if isinstance(value, (tuple, list)):
         if len(value) != 1:
-            raise ValueError(f"{name} of a 1D convolution takes one int, got {value!r}")
+            raise InvalidArgument(f"{name} of a 1D convolution takes one int, got {value!r}")
         value = value[0]
-    return _integer(name, value)
+    return integer(name, value)
 
 
 def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation: int) -> Four:
@@ -101,10 +129,10 @@ def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation
         if padding == "same":
             left, right = _same(filter_extent, (stride,), (dilation,))
             return 0, 0, left, right
-        raise ValueError(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
+        raise InvalidArgument(f"padding takes numbers, 'same' or 'valid', got {padding!r}")
     if isinstance(padding, (tuple, list)):
         if len(padding) != 1:
-            raise ValueError(
+            raise InvalidArgument(
                 f"padding of a 1D convolution takes an int, ((left, right),), 'same' or 'valid', got "
                 f"{padding!r}"
             )

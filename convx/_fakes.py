@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,59 +10,45 @@ import torch
 from torch import Tensor
 
 from convx._arguments import ACTIVATIONS, DTYPES, gives_channels_last
+from convx._errors import MOST, check, dtype_name, require_dimensions, require_length, shape
+from convx._libraries import core
 
 
-def _check(condition: Any, message: str) -> None:
-    torch._check_value(condition, lambda: message)
-
-
-def _shape(size: Sequence[Any]) -> str:
-    return f"({', '.join(str(extent) for extent in size)}{',' if len(size) == 1 else ''})"
+def check_dtype(name: str, tensor: Tensor) -> None:
+    check(
+        tensor.dtype in DTYPES,
+        f"{name} must be float32, float64, float16 or bfloat16, got {dtype_name(tensor.dtype)}; convert it "
+        f"with .to(torch.float32)",
+    )
 
 
 def _check_image(name: str, tensor: Tensor) -> None:
-    _check(
-        tensor.dim() == 4,
-        f"{name} must have 4 dimensions, got {tensor.dim()}: shape {_shape(tensor.shape)}; convx.functional "
-        f"takes "
-        f"unbatched and 1D inputs too",
-    )
-    _check(
-        tensor.dtype in DTYPES,
-        f"{name} must be float32, float64, float16 or bfloat16, got {_dtype_name(tensor)}; convert it with "
-        f".to(torch.float32)",
-    )
+    require_dimensions(name, tensor.shape)
+    check_dtype(name, tensor)
 
 
-def _dtype_name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def check_bias(bias: Tensor, out_channels: Any) -> None:
+    message = f"bias must have shape ({out_channels},), one value per output channel, got {shape(bias.shape)}"
+    check(bias.dim() == 1, message)
+    check(bias.size(0) == out_channels, message)
 
 
 def _check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
-    _check(
+    check(
         tensor.dtype == first.dtype,
-        f"{name} must have the dtype of {first_name} ({_dtype_name(first)}), got {_dtype_name(tensor)}; "
-        f"convert one "
-        f"of them with .to()",
+        f"{name} must have the dtype of {first_name} ({dtype_name(first.dtype)}), got "
+        f"{dtype_name(tensor.dtype)}; convert one of them with .to()",
     )
-    _check(
+    check(
         tensor.device == first.device,
         f"{name} must be on the device of {first_name} ({first.device}), got {tensor.device}; move one of "
-        f"them with "
-        f".to()",
-    )
-
-
-def _check_length(name: str, values: Sequence[Any], length: int, meaning: str) -> None:
-    _check(
-        len(values) == length,
-        f"{name} must hold {length} integers ({meaning}), got {len(values)}: {_shape(values)}",
+        f"them with .to()",
     )
 
 
 def _check_pair(name: str, values: Sequence[Any], way_out: str) -> None:
     for value in values:
-        _check(value >= 1, f"{name} must be at least 1, got {_shape(values)}; {way_out}")
+        check(value >= 1, f"{name} must be at least 1, got {shape(values)}; {way_out}")
 
 
 def _check_geometry(
@@ -73,9 +60,9 @@ def _check_geometry(
     groups: int,
 ) -> list[Any]:
     """The output's size, once everything about the forward convolution is known to make sense."""
-    _check_length("stride", stride, 2, "height, width")
-    _check_length("padding", padding, 4, "top, bottom, left, right")
-    _check_length("dilation", dilation, 2, "height, width")
+    require_length("stride", stride, 2, "height, width")
+    require_length("padding", padding, 4, "top, bottom, left, right")
+    require_length("dilation", dilation, 2, "height, width")
     batch, channels, height, width = input_size
     filters, channels_per_group, *taps = weight_size
     _check_pair("input: the channels", (channels,), "a convolution without channels has no meaning")
@@ -86,28 +73,36 @@ def _check_geometry(
     _check_pair("weight: the filter's height and width", taps, "use a 1x1 filter to pass values through")
     _check_pair("stride", stride, "use 1 to compute every position")
     _check_pair("dilation", dilation, "use 1 for a dense filter")
-    _check(
-        min(padding) >= 0, f"padding must be at least 0, got {_shape(padding)}; slice the input to crop it"
+    top, bottom, left, right = padding
+    check(
+        min(padding) >= 0,
+        f"padding must be at least 0, got (top {top}, bottom {bottom}, left {left}, right {right}); slice "
+        f"the input to crop it",
     )
-    _check(groups >= 1, f"groups must be at least 1, got {groups}; use 1 for a dense convolution")
+    check(groups >= 1, f"groups must be at least 1, got {groups}; use 1 for a dense convolution")
     for count in (channels, filters):
-        _check(
+        check(
             count % groups == 0,
             f"groups must divide both channel counts, got groups {groups} with {channels} input channels and "
             f"{filters} output channels",
         )
-    _check(
+    check(
         channels_per_group == channels // groups,
         f"weight must have input channels / groups = {channels} / {groups} = {channels // groups} in "
         f"dimension 1, "
-        f"got {channels_per_group}: shape {_shape(weight_size)}",
+        f"got {channels_per_group}: shape {shape(weight_size)}",
     )
     size = [batch, filters]
     for axis, (name, extent) in enumerate((("height", height), ("width", width))):
         before, after = padding[2 * axis : 2 * axis + 2]
         reach = dilation[axis] * (taps[axis] - 1) + 1
         padded = extent + before + after
-        _check(
+        check(
+            _fits(padded) and _fits(reach),
+            f"the {name} of the padded input or of the dilated filter overflows 64 bits; padding or dilation "
+            f"is too large",
+        )
+        check(
             padded >= reach,
             f"weight: the filter spans {reach} in {name} (size {taps[axis]}, dilation {dilation[axis]}) but "
             f"the "
@@ -116,7 +111,14 @@ def _check_geometry(
             f"dilation or a smaller filter",
         )
         size.append((padded - reach) // stride[axis] + 1)
+    for name, each in (("input", input_size), ("weight", weight_size), ("output", size)):
+        check(_fits(8, *each), f"the {name} of size {shape(each)} has more elements than 64 bits can address")
     return size
+
+
+def _fits(*factors: Any) -> bool:
+    """Whether their product fits into 64 bits; symbolic sizes do, and learn nothing by this."""
+    return any(isinstance(each, torch.SymInt) for each in factors) or math.prod(factors) <= MOST
 
 
 def _empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
@@ -128,12 +130,18 @@ def _empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
 
 def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
     for given, wanted in zip(output_grad.shape, size, strict=True):
-        _check(
+        check(
             given == wanted,
-            f"output_grad must have the shape of the output, {_shape(size)}, got "
-            f"{_shape(output_grad.shape)}; check "
+            f"output_grad must have the shape of the output, {shape(size)}, got "
+            f"{shape(output_grad.shape)}; check "
             f"the sizes, stride, padding and dilation",
         )
+
+
+def _check_algorithm(algorithm: str) -> None:
+    """That such a method exists; whether it can run the problem is for the device to say."""
+    if algorithm != "auto":
+        core().check_algorithm(algorithm)
 
 
 def conv2d(
@@ -155,13 +163,12 @@ def conv2d(
     size = _check_geometry(input.shape, weight.shape, stride, padding, dilation, groups)
     if bias is not None:
         _check_like("bias", bias, "input", input)
-        message = f"bias must have shape ({size[1]},), one value per output channel, got {_shape(bias.shape)}"
-        _check(bias.dim() == 1, message)
-        _check(bias.size(0) == size[1], message)
-    _check(
+        check_bias(bias, size[1])
+    check(
         activation in ACTIVATIONS,
         f"activation must be one of {', '.join(ACTIVATIONS)}; got '{activation}'",
     )
+    _check_algorithm(algorithm)
     return _empty(size, input, weight)
 
 
@@ -179,10 +186,11 @@ def conv2d_input_grad(
     _check_image("output_grad", output_grad)
     _check_image("weight", weight)
     _check_like("weight", weight, "output_grad", output_grad)
-    _check_length("input_size", input_size, 4, "one per dimension")
+    require_length("input_size", input_size, 4, "one per dimension")
     _check_output_grad(
         output_grad, _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
     )
+    _check_algorithm(algorithm)
     return _empty(input_size, output_grad, weight)
 
 
@@ -200,10 +208,11 @@ def conv2d_weight_grad(
     _check_image("input", input)
     _check_image("output_grad", output_grad)
     _check_like("output_grad", output_grad, "input", input)
-    _check_length("weight_size", weight_size, 4, "one per dimension")
+    require_length("weight_size", weight_size, 4, "one per dimension")
     _check_output_grad(
         output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
     )
+    _check_algorithm(algorithm)
     return _empty(weight_size, input, output_grad)
 
 

@@ -12,7 +12,16 @@ from torch.nn import Module
 from torch.nn.modules.conv import _ConvNd
 
 from convx import _planning, ops
-from convx._arguments import gives_channels_last, padding_1d, padding_2d, pair, single, tf32_setting
+from convx._arguments import (
+    gives_channels_last,
+    integer,
+    padding_1d,
+    padding_2d,
+    pair,
+    single,
+    tf32_setting,
+)
+from convx._errors import require_dimensions, require_weight_1d
 
 
 @dataclass(frozen=True)
@@ -103,12 +112,14 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
     """The planner's problem for a call, or for a middling size where none is known."""
     weight_size = list(layer.weight.shape)
     if isinstance(layer, torch.nn.Conv1d):
+        require_weight_1d(weight_size)
         weight_size.insert(2, 1)
         strides, dilations = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
         paddings = padding_1d(layer.padding, weight_size[3:], strides[1], dilations[1])
     else:
+        require_dimensions("weight", weight_size)
         strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
-        paddings = padding_2d(layer.padding, weight_size[2:], strides, dilations)
+        paddings = padding_2d(layer.padding, weight_size, strides, dilations)
     if call is None:
         middling = [
             max(56, step * (taps - 1) + 1) for step, taps in zip(dilations, weight_size[2:], strict=True)
@@ -130,7 +141,7 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
         strides,
         paddings,
         dilations,
-        layer.groups,
+        integer("groups", layer.groups),
         layer.bias is not None,
         getattr(layer, "activation", "none"),
         tf32_setting(call.device.type == "cuda", call.dtype),

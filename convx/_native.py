@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from convx import _eager, _packed, _planning, ops
-from convx._arguments import gives_channels_last, padding_2d, pair, tf32_setting
+from convx._arguments import gives_channels_last, integer, padding_2d, pair, tf32_setting
 
 
 class Kept(NamedTuple):
@@ -84,7 +84,8 @@ def _arguments(
         return None
     try:
         strides, dilations = pair("stride", stride), pair("dilation", dilation)
-        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+        paddings = padding_2d(padding, weight.shape, strides, dilations)
+        groups = integer("groups", groups)
         where = _planning.device(input.device)
         problem = _planning.problem_of(
             "forward", where, input, weight, bias, strides, paddings, dilations, groups, activation

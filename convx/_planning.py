@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 from convx._arguments import CONVOLUTIONS, DTYPES, PRODUCTS, Four, Pair, gives_channels_last, tf32_setting
+from convx._errors import InvalidArgument, require_int64
 from convx._libraries import core as core
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """ "float32" for torch.float32; ValueError for a dtype that no method takes."""
+    """ "float32" for torch.float32; InvalidArgument for a dtype that no method takes."""
     if dtype not in _NAMES:
-        raise ValueError(f"dtype {dtype} is not supported; supported: {', '.join(_NAMES.values())}")
+        raise InvalidArgument(f"dtype {dtype} is not supported; supported: {', '.join(_NAMES.values())}")
     return _NAMES[dtype]
 
 
@@ -39,31 +40,36 @@ def problem(
     filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says.
     channels_last: of both images."""
     if groups < 1 or input_size[1] != weight_size[1] * groups:
-        raise ValueError(
+        raise InvalidArgument(
             f"weight of shape {list(weight_size)} with groups = {groups} needs "
             f"{weight_size[1] * groups} input channels, got {input_size[1]}"
         )
-    return core().Problem(
-        operation=operation,
-        dtype=dtype_name(dtype),
-        batch=input_size[0],
-        in_channels=input_size[1],
-        in_height=input_size[2],
-        in_width=input_size[3],
-        out_channels=weight_size[0],
-        filter_height=weight_size[2],
-        filter_width=weight_size[3],
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        bias=bias and operation == "forward",
-        activation=activation if operation == "forward" else "none",
-        allow_tf32=bool(tf32 & CONVOLUTIONS),
-        packs_each_call=packs_each_call and operation == "forward",
-        exact_products=not tf32 & PRODUCTS,
-        layout="channels_last" if channels_last else "nchw",
-    )
+    try:
+        return core().Problem(
+            operation=operation,
+            dtype=dtype_name(dtype),
+            batch=input_size[0],
+            in_channels=input_size[1],
+            in_height=input_size[2],
+            in_width=input_size[3],
+            out_channels=weight_size[0],
+            filter_height=weight_size[2],
+            filter_width=weight_size[3],
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            bias=bias and operation == "forward",
+            activation=activation if operation == "forward" else "none",
+            allow_tf32=bool(tf32 & CONVOLUTIONS),
+            packs_each_call=packs_each_call and operation == "forward",
+            exact_products=not tf32 & PRODUCTS,
+            layout="channels_last" if channels_last else "nchw",
+        )
+    except TypeError:
+        for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
+            require_int64(name, value)
+        raise
 
 
 def problem_of(
@@ -133,7 +139,7 @@ def _torch_device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError:
         known = ", ".join(core().Device.known_names())
-        raise ValueError(f"device must be a torch device or one of {known}, got {name!r}") from None
+        raise InvalidArgument(f"device must be a torch device or one of {known}, got {name!r}") from None
 
 
 def device(where: torch.device | str) -> Any:
@@ -141,6 +147,8 @@ def device(where: torch.device | str) -> Any:
 
     A tensor on "meta" is planned for this machine's CPU.
     """
+    if not isinstance(where, (str, torch.device)):
+        raise TypeError(f"device must be a torch.device or a str, got {where!r} ({type(where).__name__})")
     if isinstance(where, str):
         if where in core().Device.known_names():
             return core().Device.known_device(where)
@@ -149,4 +157,4 @@ def device(where: torch.device | str) -> Any:
         return core().Device.host_cpu(torch.get_num_threads())
     if where.type == "cuda":
         return _gpu(where)
-    raise ValueError(f"no plans for device '{where}'; supported: cpu, cuda (NVIDIA and AMD)")
+    raise InvalidArgument(f"no plans for device '{where}'; supported: cpu, cuda (NVIDIA and AMD)")

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 import convx.nn
 from convx import _layers, _planning
 from convx._arguments import DTYPES
+from convx._errors import require_name
 from convx._packed import PackedFilters
 from convx.explain import aligned
 
@@ -137,7 +138,7 @@ def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algo
         try:
             problem = _layers.problem(layer, call)
             device = _planning.device(layer.weight.device if call is None else call.device)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             return LayerReport(name, shape, False, "", str(error))
         reason = _why_not(problem, device, algorithm)
         if reason:
@@ -168,18 +169,6 @@ def _shape(layer: Any, calls: list[_layers.Call] | None) -> str:
     return text + (" on " + ", ".join(sizes) if sizes else "")
 
 
-def _check_algorithm(algorithm: str) -> None:
-    if not isinstance(algorithm, str):
-        raise TypeError(f"algorithm must be of type str, got {algorithm!r}")
-    names = [row["name"] for row in _planning.core().methods()]
-    if any(each != "auto" and each.split("/", 1)[0] not in names for each in algorithm.split("|")):
-        raise ValueError(
-            f"algorithm must be one of auto, {', '.join(names)}, or 'method/candidate' as "
-            f"convx.explain "
-            f"lists them, got {algorithm!r}"
-        )
-
-
 def convert_(
     model: Module,
     filter_fn: FilterFunction | None = None,
@@ -208,7 +197,8 @@ def convert_(
         ConversionReport, one row per convolution layer; prints as a table.
 
     Raises:
-        TypeError: model is not a module. ValueError: no such algorithm. RuntimeError: the planner is missing.
+        TypeError: model is not a module. convx.InvalidArgument: no such algorithm. ImportError: the planner
+        is missing.
 
     >>> import torch, convx
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8), torch.nn.Conv2d(8, 16, 1))
@@ -225,7 +215,8 @@ def convert_(
             f"filter_fn must be a function of (layer, name), got {type(filter_fn).__name__}; inputs go to "
             f"example_input"
         )
-    _check_algorithm(algorithm)
+    require_name("algorithm", algorithm)
+    _planning.core().check_algorithm(algorithm)
     layers = _layers.convolutions(model)
     calls = None if example_input is None else _layers.record_calls(model, list(layers), example_input)
     rows = []

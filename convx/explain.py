@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from convx import _planning
-from convx._arguments import Padding, padding_1d, padding_2d, pair, single
+from convx._arguments import Padding, integer, padding_1d, padding_2d, pair, single
+from convx._errors import (
+    InvalidArgument,
+    require_batched_or_not,
+    require_name,
+    require_strided,
+    require_tensors,
+    shape,
+)
+from convx._fakes import check_bias, check_dtype
 
 __all__ = ["Explanation", "Row", "explain"]
 
@@ -169,7 +178,8 @@ def explain(
         flops and each kernel's measured efficiency; workspace in bytes.
 
     Raises:
-        ValueError: a convolution that means nothing, or a named algorithm that can't run it.
+        convx.InvalidArgument: a convolution that means nothing, or a named algorithm that can't run it.
+        TypeError: arguments of another type.
 
     >>> import torch, convx
     >>> x, w = torch.empty(1, 32, 56, 56, device="meta"), torch.empty(32, 1, 3, 3, device="meta")
@@ -215,7 +225,20 @@ def _explain_call(
     packs_each_call: bool,
 ) -> Explanation:
     if operation not in _OPERATIONS:
-        raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, got {operation!r}")
+        raise InvalidArgument(f"operation must be one of {', '.join(_OPERATIONS)}, got {operation!r}")
+    require_tensors(bias=bias)
+    require_name("activation", activation)
+    require_name("algorithm", algorithm)
+    if weight.dim() not in (3, 4) or input.dim() not in (weight.dim() - 1, weight.dim()):
+        raise InvalidArgument(
+            f"explain takes an input of 3 or 4 dimensions and a weight of 4 (one fewer each in 1D), got "
+            f"input of shape {shape(input.shape)} and weight of shape {shape(weight.shape)}"
+        )
+    require_strided("input", input)
+    require_strided("weight", weight)
+    check_dtype("input", input)
+    if bias is not None:
+        check_bias(bias, weight.size(0))
     if weight.dim() == 3:
         step, spread = single("stride", stride), single("dilation", dilation)
         strides, dilations = (1, step), (1, spread)
@@ -223,15 +246,9 @@ def _explain_call(
         input, weight = input.unsqueeze(-2), weight.unsqueeze(-2)
     else:
         strides, dilations = pair("stride", stride), pair("dilation", dilation)
-        paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+        paddings = padding_2d(padding, weight.shape, strides, dilations)
     if input.dim() == 3:
         input = input.unsqueeze(0)
-    if input.dim() != 4 or weight.dim() != 4:
-        raise ValueError(
-            f"explain takes an input of 3 or 4 dimensions and a weight of 4 (one fewer each in 1D), "
-            f"got "
-            f"{input.dim()} and {weight.dim()}"
-        )
     where = _planning.device(input.device if device is None else device)
     problem = _planning.problem_of(
         operation,
@@ -242,7 +259,7 @@ def _explain_call(
         strides,
         paddings,
         dilations,
-        groups,
+        integer("groups", groups),
         activation,
         packs_each_call,
     )
@@ -258,6 +275,7 @@ def _explain_layer(
         raise TypeError(f"the layer's input must be a tensor, got {type(input).__name__}")
     padding: Any = layer.padding
     if layer.padding_mode != "zeros":
+        require_batched_or_not(input, layer.weight)
         # Padded first with values, by torch; only the sizes matter here.
         input = torch.nn.functional.pad(input, layer._reversed_padding_repeated_twice)
         padding = 0

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from convx import _eager, _native
-from convx._arguments import Padding, padding_1d, padding_2d, pair, single
+from convx._arguments import Padding, integer, padding_1d, padding_2d, pair, single, sizes
+from convx._errors import InvalidArgument, blame, require_tensors, require_weight_1d, shape
 from convx._packed import PackedFilters
 from convx.filters.functional import filter2d, separable_filter2d
 
@@ -30,21 +31,9 @@ __all__ = [
 ]
 
 
-def _require_tensors(input: object, weight: object, bias: object) -> None:
-    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
-        if not isinstance(value, Tensor) and not (name == "bias" and value is None):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-
-
-def _require_types(groups: object, activation: object, algorithm: object, packed: object) -> None:
-    """For calls that went wrong: what torch says of them names no argument."""
-    if not hasattr(groups, "__index__"):  # numpy's and symbolic integers have it too
-        raise TypeError(f"groups must be of type int, got {groups!r}")
-    for name, value in (("activation", activation), ("algorithm", algorithm)):
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be of type str, got {value!r}")
+def _require_packed(packed: object) -> None:
     if packed is not None and not isinstance(packed, PackedFilters):
-        raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}")
+        raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}") from None
 
 
 def conv2d(
@@ -88,10 +77,10 @@ def conv2d(
         (batch, out_channels, out_height, out_width), or without batch as the input.
 
     Raises:
-        ValueError: shapes, dtypes or devices that do not fit, an unknown activation or algorithm, or a named
-            algorithm that can't run this problem; the message says which condition fails. Where torch makes
-            that a RuntimeError, as its older releases do, it is one.
-        TypeError, ValueError: arguments of another type or form than above.
+        convx.InvalidArgument, a ValueError and a RuntimeError: shapes, dtypes or devices that do not fit,
+            arguments of another form than above, an unknown activation or algorithm, or a named algorithm
+            that can't run this problem; the message says which condition fails.
+        TypeError: arguments of another type than above; bools are no ints.
 
     Differentiable any number of times, in reverse and forward mode. Follows torch.autocast as nn.Conv2d does.
     Methods: see convx.methods(); depthwise is after Liu et al. 2024 and Lu, Zhang, Wang 2020.
@@ -117,7 +106,7 @@ def conv2d(
                 activation=activation,
                 algorithm=algorithm,
             )
-        _require_tensors(input, weight, bias)
+        require_tensors(input=input, weight=weight, bias=bias)
     try:
         if packed is not None:
             result = _native.conv2d(
@@ -128,9 +117,12 @@ def conv2d(
         # Plain ints, the common case, spare the calls.
         strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
         dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)
-        paddings: Any = (padding,) * 4
-        if padding.__class__ is not int:
-            paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
+        if padding.__class__ is int:
+            paddings: Any = (padding, padding, padding, padding)
+        else:
+            paddings = padding_2d(padding, weight.shape, strides, dilations)
+        if groups.__class__ is not int:
+            groups = integer("groups", groups)
         if input.dim() != 3:
             return _eager.conv2d(
                 input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
@@ -139,9 +131,11 @@ def conv2d(
         return _eager.conv2d(
             batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
         ).squeeze(0)
-    except (AttributeError, RuntimeError):
-        _require_tensors(input, weight, bias)
-        _require_types(groups, activation, algorithm, packed)
+    except (AttributeError, RuntimeError, ValueError) as error:
+        _require_packed(packed)
+        tensors = {"input": input, "weight": weight, "bias": bias}
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise
 
 
@@ -175,27 +169,30 @@ def conv1d(
     >>> convx.functional.conv1d(x, torch.randn(16, 1, 4), padding="same", groups=16).shape
     torch.Size([4, 16, 100])
     """
-    _require_tensors(input, weight, bias)
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        require_tensors(input=input, weight=weight)
     if weight.dim() != 3:
-        raise ValueError(
-            f"weight of a 1D convolution needs 3 dimensions (out_channels, in_channels / groups, "
-            f"filter_width), got {weight.dim()}"
-        )
+        require_weight_1d(weight.shape)
     if input.dim() not in (2, 3):
-        raise ValueError(
+        raise InvalidArgument(
             f"input of a 1D convolution needs 3 dimensions (batch, in_channels, width) or 2 without "
-            f"batch, got {input.dim()}"
+            f"batch, got {input.dim()}: shape {shape(input.shape)}"
         )
-    step, spread = single("stride", stride), single("dilation", dilation)
-    paddings = padding_1d(padding, weight.shape[2:], step, spread)
-    rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
-    rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
     try:
+        step, spread = single("stride", stride), single("dilation", dilation)
+        paddings = padding_1d(padding, weight.shape[2:], step, spread)
+        if groups.__class__ is not int:
+            groups = integer("groups", groups)
+        rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
+        rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
         output = _eager.conv2d(rows, weight.unsqueeze(-2), bias, *rest).squeeze(-2)
-    except (AttributeError, RuntimeError):
-        _require_types(groups, activation, algorithm, packed)
+        return output if input.dim() == 3 else output.squeeze(0)
+    except (AttributeError, RuntimeError, ValueError) as error:
+        _require_packed(packed)
+        tensors = {"input": input, "weight": weight, "bias": bias}
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise
-    return output if input.dim() == 3 else output.squeeze(0)
 
 
 def conv2d_input_grad(
@@ -219,12 +216,26 @@ def conv2d_input_grad(
     >>> convx.functional.conv2d_input_grad(g, w, (1, 8, 14, 14), stride=2, padding=1, groups=8).shape
     torch.Size([1, 8, 14, 14])
     """
-    _require_tensors(output_grad, weight, None)
-    strides, dilations = pair("stride", stride), pair("dilation", dilation)
-    paddings = padding_2d(padding, weight.shape[2:], strides, dilations)
-    return _eager.conv2d_input_grad(
-        output_grad, weight, list(input_size), strides, paddings, dilations, groups, algorithm
-    )
+    if not (isinstance(output_grad, Tensor) and isinstance(weight, Tensor)):
+        require_tensors(output_grad=output_grad, weight=weight)
+    try:
+        size = sizes("input_size", input_size)
+        strides, dilations = pair("stride", stride), pair("dilation", dilation)
+        paddings = padding_2d(padding, weight.shape, strides, dilations)
+        if groups.__class__ is not int:
+            groups = integer("groups", groups)
+        return _eager.conv2d_input_grad(
+            output_grad, weight, size, strides, paddings, dilations, groups, algorithm
+        )
+    except (AttributeError, RuntimeError, ValueError) as error:
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        blame(
+            error,
+            {"output_grad": output_grad, "weight": weight},
+            {"input_size": input_size, **geometry},
+            algorithm=algorithm,
+        )
+        raise
 
 
 def conv2d_weight_grad(
@@ -247,9 +258,23 @@ def conv2d_weight_grad(
     >>> convx.functional.conv2d_weight_grad(x, g, (8, 1, 3, 3), padding=1, groups=8).shape
     torch.Size([8, 1, 3, 3])
     """
-    _require_tensors(input, output_grad, None)
-    strides, dilations = pair("stride", stride), pair("dilation", dilation)
-    paddings = padding_2d(padding, weight_size[2:], strides, dilations)
-    return _eager.conv2d_weight_grad(
-        input, output_grad, list(weight_size), strides, paddings, dilations, groups, algorithm
-    )
+    if not (isinstance(input, Tensor) and isinstance(output_grad, Tensor)):
+        require_tensors(input=input, output_grad=output_grad)
+    try:
+        size = sizes("weight_size", weight_size)
+        strides, dilations = pair("stride", stride), pair("dilation", dilation)
+        paddings = padding_2d(padding, size, strides, dilations)
+        if groups.__class__ is not int:
+            groups = integer("groups", groups)
+        return _eager.conv2d_weight_grad(
+            input, output_grad, size, strides, paddings, dilations, groups, algorithm
+        )
+    except (AttributeError, RuntimeError, ValueError) as error:
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        blame(
+            error,
+            {"input": input, "output_grad": output_grad},
+            {"weight_size": weight_size, **geometry},
+            algorithm=algorithm,
+        )
+        raise

@@ -17,6 +17,7 @@ from torch.fx import Proxy
 
 from convx import functional
 from convx._arguments import ACTIVATIONS
+from convx._errors import InvalidArgument, require_batched_or_not
 from convx._packed import PackedFilters
 from convx.filters.layers import Filter2d, GaussianBlur2d, Sobel2d
 
@@ -39,7 +40,7 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
 
     def __init__(self, *args: Any, activation: str = "none", algorithm: str = "auto", **kwargs: Any) -> None:
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+            raise InvalidArgument(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         super().__init__(*args, **kwargs)
         self.activation = activation
         self.algorithm = algorithm
@@ -57,6 +58,8 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
             packed.keeps = not self.training
         padding: Any = self.padding
         if self.padding_mode != "zeros":
+            if isinstance(input, Tensor):
+                require_batched_or_not(input, weight)
             input = torch.nn.functional.pad(
                 input, self._reversed_padding_repeated_twice, mode=self.padding_mode
             )

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -333,3 +334,23 @@ def test_training_goes_on_with_the_same_optimiser() -> None:
     model(torch.randn(2, 8, 6, 6)).square().mean().backward()
     optimiser.step()
     assert not torch.equal(model[0].weight, before)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (nn.Conv2d(4, 4, 3, stride=True), r"stride takes ints, got True \(bool\)"),
+        (nn.Conv2d(4, 4, 3, dilation="2"), r"dilation takes ints, got '2' \(str\)"),
+        (nn.Conv2d(4, 4, 3, stride=2**70), r"stride takes ints that fit into 64 bits"),
+        (nn.Conv2d(4, 4, (3, 3, 3)), r"weight must have 4 dimensions, got 5: shape \(4, 4, 3, 3, 3\)"),
+        (nn.Conv2d(4, 4, (3,), padding="same"), r"weight must have 4 dimensions, got 3"),
+        (nn.Conv1d(4, 4, (3, 3), padding="same"), r"weight of a 1D convolution needs 3 dimensions.*got 4"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_layers_that_mean_nothing_are_left(layer: nn.Module, reason: str) -> None:
+    """torch makes them, and runs none of them."""
+    model = nn.Sequential(layer, nn.Conv2d(4, 4, 3, groups=4))
+    report = convx.convert_(model)
+    assert [row.name for row in report.converted] == ["1"]
+    assert re.search(reason, report.left[0].reason)

@@ -12,12 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from convx._errors import InvalidArgument
+
 BORDERS = ("zero", "replicate", "reflect", "wrap")
 
 
 def require_border(border: str) -> str:
     if border not in BORDERS:
-        raise ValueError(f"border must be one of {', '.join(BORDERS)}; got {border!r}")
+        raise InvalidArgument(f"border must be one of {', '.join(BORDERS)}; got {border!r}")
     return border
 
 

@@ -7,39 +7,66 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from convx._arguments import DTYPES
+from convx._errors import InvalidArgument, blame, dtype_name, require_strided, shape
 from convx.filters import borders, operator
+
+_FILTER_DTYPES = {torch.uint8: torch.float32, **{dtype: dtype for dtype in DTYPES}}
+
+
+def filter_dtype(images: Any) -> torch.dtype:
+    """What the filter of images has to be."""
+    try:
+        return _FILTER_DTYPES[images.dtype]
+    except (AttributeError, KeyError):
+        require_strided("images", _require_images(images))
+        operator.check_dtype(images)
+        raise
+
+
+def tensor_of(name: str, numbers: Any, dtype: torch.dtype | None = None) -> Tensor:
+    try:
+        return torch.tensor(numbers, dtype=dtype)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be a tensor or nested lists of numbers, got {type(numbers).__name__}: {error}"
+        ) from None
+
+
+def converted(name: str, filter: Tensor, dtype: torch.dtype) -> Tensor:
+    """A filter in another dtype."""
+    try:
+        return filter.to(dtype)
+    except RuntimeError:
+        require_strided(name, filter)
+        raise InvalidArgument(
+            f"{name} must be {dtype_name(dtype)} or what torch converts to it, got {dtype_name(filter.dtype)}"
+        ) from None
 
 
 def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
     """A filter as the operator takes it: numbers become a tensor, integers the dtype that images need."""
-    wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
     if not isinstance(filter, Tensor):
-        try:
-            filter = torch.tensor(filter, dtype=wanted)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(
-                f"{name} must be a tensor or nested lists of numbers, got {type(filter).__name__}: {error}"
-            ) from None
-        return filter.to(images.device)  # type: ignore[no-any-return]
+        return tensor_of(name, filter, filter_dtype(images)).to(images.device)
     if filter.is_floating_point() or filter.is_complex():
         return filter
-    return filter.to(wanted)
+    return converted(name, filter, filter_dtype(images))
 
 
 def _require_images(images: object) -> Tensor:
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a tensor, got {type(images).__name__}")
     if images.dim() < 2:
-        raise ValueError(
+        raise InvalidArgument(
             f"images must have 2 dimensions or more (..., height, width), got {images.dim()}: shape "
-            f"{tuple(images.shape)}"
+            f"{shape(images.shape)}"
         )
     return images
 
 
 def _require_algorithm(algorithm: object) -> None:
     if not isinstance(algorithm, str):
-        raise ValueError(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
+        raise InvalidArgument(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
 
 
 def filter2d(
@@ -74,8 +101,9 @@ def filter2d(
 
     Raises:
         TypeError: images is no tensor, or filter neither a tensor nor numbers.
-        ValueError, RuntimeError: shapes, dtypes or devices that do not fit, an unknown border or algorithm,
-            or an algorithm that can't run this problem; the message says what can.
+        convx.InvalidArgument, a ValueError and a RuntimeError: shapes, dtypes or devices that do not fit, an
+            unknown border or algorithm, or an algorithm that can't run this problem; the message says what
+            can.
 
     Differentiable any number of times at float images and their filter, in reverse and forward mode; follows
     torch.autocast as torch.nn.Conv2d does; never rounds to TF32. After Lu, Zhang, Wang, "Optimizing GPU
@@ -92,16 +120,20 @@ def filter2d(
     _require_algorithm(algorithm)
     filter = _as_filter("filter", filter, images)
     if filter.dim() not in (2, 3):
-        raise ValueError(
+        raise InvalidArgument(
             f"filter must be (height, width) or a bank (filters, height, width), got {filter.dim()} "
-            f"dimensions: shape {tuple(filter.shape)}"
+            f"dimensions: shape {shape(filter.shape)}"
         )
-    bank = filter if filter.dim() == 3 else filter.unsqueeze(0)
-    if images.dim() == 3:
-        output = operator.filter2d(images, bank, border, algorithm)
-    else:
-        stack = images.unsqueeze(0) if images.dim() == 2 else images.flatten(0, -3)
-        output = operator.filter2d(stack, bank, border, algorithm)
+    try:
+        bank = filter if filter.dim() == 3 else filter.unsqueeze(0)
+        if images.dim() == 3:
+            output = operator.filter2d(images, bank, border, algorithm)
+        else:
+            stack = images.unsqueeze(0) if images.dim() == 2 else images.flatten(0, -3)
+            output = operator.filter2d(stack, bank, border, algorithm)
+    except (RuntimeError, ValueError) as error:
+        blame(error, {"images": images, "filter": filter}, {})
+        raise
     leading = images.shape[:-2]
     if filter.dim() == 2:
         return output.squeeze(1) if images.dim() == 3 else output.view(images.shape)
@@ -149,15 +181,15 @@ def separable_filter2d(
 
 def _require_vector(name: str, vector: Tensor, images: Tensor) -> None:
     if vector.dim() != 1:
-        raise ValueError(
+        raise InvalidArgument(
             f"{name} must have 1 dimension (the filter's weights along it), got {vector.dim()}: shape "
-            f"{tuple(vector.shape)}"
+            f"{shape(vector.shape)}"
         )
-    wanted = torch.float32 if images.dtype == torch.uint8 else images.dtype
+    wanted = filter_dtype(images)
     if vector.dtype != wanted:
-        raise ValueError(
-            f"{name} must be {operator.name_of(wanted)} for images of {operator.name_of(images.dtype)}, "
-            f"got {operator.name_of(vector.dtype)}; convert one of them with .to()"
+        raise InvalidArgument(
+            f"{name} must be {dtype_name(wanted)} for images of {dtype_name(images.dtype)}, "
+            f"got {dtype_name(vector.dtype)}; convert one of them with .to()"
         )
 
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from convx import _eager
+from convx._errors import MOST, InvalidArgument, dtype_name, shape
 from convx.filters import functional
 from convx.filters.borders import require_border
-from convx.filters.operator import autocast, name_of, without_autocast
+from convx.filters.operator import autocast, without_autocast
 
 
 class Filter2d(torch.nn.Module):
@@ -43,15 +44,15 @@ class Filter2d(torch.nn.Module):
         self, filter: Tensor | Any, border: str = "zero", *, trainable: bool = False, algorithm: str = "auto"
     ) -> None:
         super().__init__()
-        values = filter if isinstance(filter, Tensor) else torch.tensor(filter)
+        values = filter if isinstance(filter, Tensor) else functional.tensor_of("filter", filter)
         if values.is_complex():
-            raise ValueError(f"filter must have real numbers, got {name_of(values.dtype)}")
+            raise InvalidArgument(f"filter must have real numbers, got {dtype_name(values.dtype)}")
         if not values.is_floating_point():
-            values = values.to(torch.get_default_dtype())
+            values = functional.converted("filter", values, torch.get_default_dtype())
         if values.dim() not in (2, 3) or 0 in values.shape:
-            raise ValueError(
+            raise InvalidArgument(
                 f"filter must be (height, width) or a bank (filters, height, width), none of them empty, got "
-                f"shape {tuple(values.shape)}"
+                f"shape {shape(values.shape)}"
             )
         self.border = require_border(border)
         self.algorithm = algorithm
@@ -63,7 +64,7 @@ class Filter2d(torch.nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         filter = self.filter
         if not isinstance(filter, torch.nn.Parameter):
-            filter = filter.to(torch.float32 if images.dtype == torch.uint8 else images.dtype)
+            filter = functional.converted("filter", filter, functional.filter_dtype(images))
         return functional.filter2d(images, filter, self.border, algorithm=self.algorithm)
 
     def extra_repr(self) -> str:
@@ -84,7 +85,10 @@ def _plain(value: Any) -> Any:
 
 
 def _real(value: Any) -> float:
-    return float(value if isinstance(value, numbers.Real) else operator.index(value))
+    try:
+        return float(value if isinstance(value, numbers.Real) else operator.index(value))
+    except OverflowError:
+        return math.inf
 
 
 def _pair(name: str, kind: str, value: Any, convert: Callable[[Any], Any]) -> tuple[Any, Any]:
@@ -94,7 +98,7 @@ def _pair(name: str, kind: str, value: Any, convert: Callable[[Any], Any]) -> tu
     if len(pair) == 2 and not any(isinstance(each, bool) for each in pair):
         with suppress(TypeError):
             return convert(pair[0]), convert(pair[1])
-    raise ValueError(f"{name} takes one {kind} or a pair (height, width), got {value!r}")
+    raise InvalidArgument(f"{name} takes one {kind} or a pair (height, width), got {value!r}")
 
 
 class GaussianBlur2d(torch.nn.Module):
@@ -130,12 +134,16 @@ class GaussianBlur2d(torch.nn.Module):
         super().__init__()
         self.sigma: tuple[float, float] = _pair("sigma", "number", sigma, _real)
         if not all(0 < each < math.inf for each in self.sigma):
-            raise ValueError(f"sigma must be above 0 and finite, got {sigma!r}")
+            raise InvalidArgument(f"sigma must be above 0 and finite, got {sigma!r}")
         if size is None:
             size = tuple(2 * math.ceil(3 * each) + 1 for each in self.sigma)
         self.size: tuple[int, int] = _pair("size", "int", size, operator.index)
         if not all(each >= 1 and each % 2 == 1 for each in self.size):
-            raise ValueError(f"size must be odd and at least 1, so that the blur moves nothing, got {size!r}")
+            raise InvalidArgument(
+                f"size must be odd and at least 1, so that the blur moves nothing, got {size!r}"
+            )
+        if 8 * max(self.size) > MOST:  # bytes of its weights
+            raise InvalidArgument(f"size, by default 6 sigma, is too large: {size!r}, for sigma {sigma!r}")
         self.border = require_border(border)
         self.algorithm = algorithm
         self._set_weights(None)
@@ -218,9 +226,8 @@ class Sobel2d(torch.nn.Module):
         (images,) = autocast(images)
         values = images.float() if images.dtype == torch.uint8 else images
         with without_autocast(images):
-            both = functional.filter2d(
-                values, self.filter.to(values.dtype), self.border, algorithm=self.algorithm
-            )
+            filter = functional.converted("filter", self.filter, functional.filter_dtype(values))
+            both = functional.filter2d(values, filter, self.border, algorithm=self.algorithm)
         if not self.magnitude:
             return both
         length = _length(*both.unbind(-3))

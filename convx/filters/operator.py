@@ -18,54 +18,48 @@ from torch._C import _AutoDispatchBelowAutograd as BelowAutograd
 
 from convx import _eager, _libraries, ops
 from convx._arguments import DTYPES
+from convx._errors import check, dtype_name, require_tensors, shape
 from convx.filters import borders
 
 Gradients = tuple[Tensor | None, ...]
 
 
-def _shape(tensor: Tensor) -> str:
-    return f"({', '.join(map(str, tensor.shape))}{',' if tensor.dim() == 1 else ''})"
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _check(condition: Any, message: str) -> None:
-    torch._check_value(condition, lambda: message)
+def check_dtype(images: Tensor) -> None:
+    check(
+        images.dtype in DTYPES or images.dtype == torch.uint8,
+        f"images must be float32, float64, float16, bfloat16 or uint8, got {dtype_name(images.dtype)}; "
+        f"convert them with .to(torch.float32)",
+    )
 
 
 def _fake(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Tensor:
     for name, meaning, tensor in (("images", "images", images), ("filter", "filters", filters)):
-        _check(
+        check(
             tensor.dim() == 3,
             f"{name} must have 3 dimensions ({meaning}, height, width), got {tensor.dim()}: shape "
-            f"{_shape(tensor)}; convx.functional.filter2d takes other numbers of them",
+            f"{shape(tensor.shape)}; convx.functional.filter2d takes other numbers of them",
         )
-    _check(
-        images.dtype in DTYPES or images.dtype == torch.uint8,
-        f"images must be float32, float64, float16, bfloat16 or uint8, got {name_of(images.dtype)}; convert "
-        f"them with .to(torch.float32)",
-    )
+    check_dtype(images)
     expected = torch.float32 if images.dtype == torch.uint8 else images.dtype
     way_out = "convert it with .to(torch.float32)" if images.dtype == torch.uint8 else "convert one of them"
-    _check(
+    check(
         filters.dtype == expected,
-        f"filter must be {name_of(expected)} for images of {name_of(images.dtype)}, got "
-        f"{name_of(filters.dtype)}; {way_out}",
+        f"filter must be {dtype_name(expected)} for images of {dtype_name(images.dtype)}, got "
+        f"{dtype_name(filters.dtype)}; {way_out}",
     )
-    _check(
+    check(
         filters.device == images.device,
         f"filter must be on the device of images ({images.device}), got {filters.device}; move one of them "
         f"with .to()",
     )
     for name, tensor, extents in (("images", images, images.shape[1:]), ("filter", filters, filters.shape)):
         for extent in extents:
-            _check(
+            check(
                 extent >= 1,
-                f"{name} must not be empty, got shape {_shape(tensor)}; only the number of images may be 0",
+                f"{name} must not be empty, got shape {shape(tensor.shape)}; only the number of images may "
+                f"be 0",
             )
-    _check(
+    check(
         border in borders.BORDERS,
         f"border must be one of {', '.join(borders.BORDERS)}; got '{border}'",
     )
@@ -197,6 +191,8 @@ def filter2d(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Te
 
 def autocast(images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:
     """What torch.autocast, where it is on, makes of them before they are filtered."""
+    if not isinstance(images, Tensor):
+        require_tensors(images=images)
     if not ops.autocasts(images.device.type):
         return images, *filters
     return _autocast_cast(images.device.type, images, *filters)

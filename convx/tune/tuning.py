@@ -12,6 +12,7 @@ import torch
 from torch.nn import Module
 
 from convx import _layers, _planning
+from convx._errors import InvalidArgument
 from convx.explain import aligned
 from convx.tune import generated, records
 from convx.tune.operands import Operands
@@ -122,8 +123,9 @@ def tune(
         complex numbers, are left, with the reason.
 
     Raises:
-        TypeError: layer_or_model is not a module, operations are no sequence, or rounds no int. ValueError:
-        no such operation or none at all, rounds below 1, or no convolution that is reached and can be tuned.
+        TypeError: layer_or_model is not a module, operations are no sequence, or rounds no int.
+        convx.InvalidArgument: no such operation or none at all, rounds below 1, or no convolution that is
+        reached and can be tuned.
 
     After Liu et al. 2024, whose profiler times each candidate once.
 
@@ -135,16 +137,16 @@ def tune(
     """
     _layers.require_module("layer_or_model", layer_or_model)
     operations = _checked_operations(operations)
-    if not isinstance(rounds, Integral):
+    if not isinstance(rounds, Integral) or isinstance(rounds, bool):
         raise TypeError(f"rounds must be an int, got {rounds!r} ({type(rounds).__name__})")
     if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
+        raise InvalidArgument(f"rounds must be at least 1, got {rounds}")
     problems, left = _problems(layer_or_model, example_input, operations)
     if left and not problems:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
-        raise ValueError(f"none of the model's convolutions can be tuned: {reasons}")
+        raise InvalidArgument(f"none of the model's convolutions can be tuned: {reasons}")
     if not problems:
-        raise ValueError(
+        raise InvalidArgument(
             "the example input reaches no Conv1d or Conv2d of the model; there is nothing to tune"
         )
     rows = []
@@ -165,9 +167,9 @@ def _checked_operations(operations: Any) -> tuple[str, ...]:
     checked = tuple(operations)
     for operation in checked:
         if operation not in _OPERATIONS:
-            raise ValueError(f"operations must be of {supported}, got {operation!r}")
+            raise InvalidArgument(f"operations must be of {supported}, got {operation!r}")
     if not checked:
-        raise ValueError(f"operations must be one or more of {supported}, got {operations!r}")
+        raise InvalidArgument(f"operations must be one or more of {supported}, got {operations!r}")
     return checked
 
 
@@ -277,7 +279,7 @@ def _problems(
             for operation in operations:
                 try:
                     problem = _problem(layer, call, operation)
-                except ValueError as error:
+                except (TypeError, ValueError) as error:
                     left[", ".join(names[layer])] = str(error)
                     continue
                 layers = found.setdefault((problem, call.device), [])
@@ -287,7 +289,7 @@ def _problems(
 
 def _problem(layer: Module, call: _layers.Call, operation: str) -> Any:
     if call.device.type not in ("cpu", "cuda"):
-        raise ValueError(f"nothing can be measured on device '{call.device}'; supported: cpu, cuda")
+        raise InvalidArgument(f"nothing can be measured on device '{call.device}'; supported: cpu, cuda")
     return _layers.problem(layer, call, operation)
 
 

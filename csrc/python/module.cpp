@@ -202,10 +202,20 @@ void bind_plans(py::module_& module) {
       .def_readonly("chosen", &Explanation::chosen);
 }
 
+// InvalidArgument is Python's convx.InvalidArgument; pybind11 would make a plain ValueError of it.
+void translate_invalid_argument(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const InvalidArgument& error) {
+    PyErr_SetString(py::module_::import("convx._errors").attr("InvalidArgument").ptr(), error.what());
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "convx's planner: problems, devices, methods and the choice of one. No tensors.";
+  py::register_local_exception_translator(&translate_invalid_argument);
   bind_problem(module);
   bind_device(module);
   bind_plans(module);
@@ -231,6 +241,7 @@ PYBIND11_MODULE(_core, module) {
         return method_named(method).candidates(problem, device);
       },
       py::arg("method"), py::arg("problem"), py::arg("device"));
+  module.def("check_algorithm", &check_algorithm, py::arg("algorithm"));
   module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
   module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));
   module.def("tuning_key", &tuning_key, py::arg("device"));

@@ -1,5 +1,9 @@
 #include "torch/tensor.h"
 
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <cctype>
+
 #include "torch/backend.h"
 #include "torch/dispatch.h"
 
@@ -117,19 +121,35 @@ Tensor canonical(const Tensor& tensor, Layout layout) {
   return restrided(tensor, {sizes.begin(), sizes.end()}, {strides.begin(), strides.end()});
 }
 
+// Every type that the headers know, most of them refused: their numbers are part of torch's file format, and
+// the stable ABI has functions for few of them.
 std::string dtype_name(int32_t dtype) {
-  const std::pair<int32_t, const char*> names[] = {
-      {aoti_torch_dtype_float32(), "float32"},     {aoti_torch_dtype_float64(), "float64"},
-      {aoti_torch_dtype_float16(), "float16"},     {aoti_torch_dtype_bfloat16(), "bfloat16"},
-      {aoti_torch_dtype_uint8(), "uint8"},         {aoti_torch_dtype_int8(), "int8"},
-      {aoti_torch_dtype_int16(), "int16"},         {aoti_torch_dtype_int32(), "int32"},
-      {aoti_torch_dtype_int64(), "int64"},         {aoti_torch_dtype_bool(), "bool"},
-      {aoti_torch_dtype_complex64(), "complex64"}, {aoti_torch_dtype_complex128(), "complex128"},
+  using torch::headeronly::ScalarType;
+  const std::pair<ScalarType, const char*> names[] = {
+      {ScalarType::Byte, "uint8"},
+      {ScalarType::Char, "int8"},
+      {ScalarType::Short, "int16"},
+      {ScalarType::Int, "int32"},
+      {ScalarType::Long, "int64"},
+      {ScalarType::Half, "float16"},
+      {ScalarType::Float, "float32"},
+      {ScalarType::Double, "float64"},
+      {ScalarType::ComplexHalf, "complex32"},
+      {ScalarType::ComplexFloat, "complex64"},
+      {ScalarType::ComplexDouble, "complex128"},
+      {ScalarType::Bool, "bool"},
+      {ScalarType::BFloat16, "bfloat16"},
   };
   for (const auto& [code, name] : names) {
-    if (code == dtype) return name;
+    if (static_cast<int32_t>(code) == dtype) return name;
   }
-  return "torch dtype number " + std::to_string(dtype);
+  if (dtype < 0 || dtype >= static_cast<int32_t>(ScalarType::Undefined)) {
+    return "torch dtype number " + std::to_string(dtype);
+  }
+  // The others are called in Python what they are called here, in lower case.
+  std::string name = torch::headeronly::toString(static_cast<ScalarType>(dtype));
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return name;
 }
 
 std::string device_name(int32_t device_type, int32_t device_index) {
