@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -78,6 +79,66 @@ def test_damaged_records_warn_once_and_are_written_anew(kind: str) -> None:
         assert records.find(depthwise(), here()) == bad
 
 
+UNKNOWN = [
+    ("vanished", r"no method is called 'vanished', the methods are depthwise, "),
+    ("auto", r"no method is called 'auto'"),
+    ("depthwise/gone rows=4", r"no kernel is called 'depthwise/gone'; forward .* has depthwise/"),
+    ("native/matmul", r"no kernel is called 'native/matmul'; .* has native"),
+    ("pointwise/outer", r"'pointwise/outer' can't run forward .*: the filter is not 1x1"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "reason"), UNKNOWN)
+def test_unknown_algorithms_warn(algorithm: str, reason: str) -> None:
+    written = record(algorithm=algorithm)
+    assert records.save(written) and records.save(record(depthwise(batch=2)))
+    with pytest.warns(RuntimeWarning) as seen:
+        assert records.load() == 1
+        assert records.load() == 1
+    (warning,) = seen
+    assert str(written.path) in str(warning.message) and re.search(reason, str(warning.message))
+    assert "delete it, or run convx.tune again" in str(warning.message)
+    assert _core.select(depthwise(), here()).plan.source != "tuned"
+
+
+def test_unknown_methods_of_other_devices_warn() -> None:
+    """Their kernels are not known before the device is there."""
+    gpu = replace(record(), environment={**record().environment, "device": "a GPU", "processor": ""})
+    assert records.save(replace(gpu, algorithm="depthwise/strip rows=4"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert records.load() == 1
+    assert records.save(replace(gpu, algorithm="vanished"))
+    with pytest.warns(RuntimeWarning, match="no method is called 'vanished'"):
+        assert records.load() == 0
+
+
+def test_each_record_warns_for_itself() -> None:
+    bad = [record(depthwise(batch=batch)) for batch in (1, 2, 3)]
+    for each, kind in zip(bad, ("cut", "binary", "another format"), strict=True):
+        assert records.save(each)
+        damage(each.path, kind)
+    with pytest.warns(RuntimeWarning) as seen:
+        assert records.load() == 0
+        assert records.load() == 0
+    assert len(seen) == 3
+    for each in bad:
+        assert sum(str(each.path) in str(warning.message) for warning in seen) == 1
+
+
+def test_a_folder_that_cannot_be_read_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert records.save(record())
+
+    def refuse(path: object) -> None:  # root may read everything
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.warns(RuntimeWarning, match="can't read .*records.*CONVX_CACHE_DIR names another") as seen:
+        assert records.load() == 0
+        assert records.load() == 0
+    assert len(seen) == 1
+
+
 def test_what_cannot_be_looked_at_hides_no_record() -> None:
     """A link to nothing; what another process removes meanwhile looks the same."""
     assert records.save(record())
@@ -91,9 +152,19 @@ def test_what_cannot_be_looked_at_hides_no_record() -> None:
 def test_a_plan_that_is_gone_is_measured_anew(algorithm: str) -> None:
     assert records.save(record(algorithm=algorithm))
     layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
-    for is_new in (True, False):
-        (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
-        assert row.is_new == is_new and row.winner in plans(depthwise())
+    with pytest.warns(RuntimeWarning, match="passes over the tuning record"):
+        (first,) = convx.tune(layer, image, rounds=1, progress=False).rows
+    (second,) = convx.tune(layer, image, rounds=1, progress=False).rows
+    assert first.is_new and not second.is_new
+    assert first.winner == second.winner and first.winner in plans(depthwise())
+
+
+def test_a_tiling_that_is_gone_is_measured_anew() -> None:
+    kernel = next(name for name in plans(depthwise()) if " " in name).split(" ")[0]
+    assert records.save(record(algorithm=f"{kernel} rows=99999"))
+    layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
+    (row,) = convx.tune(layer, image, rounds=1, progress=False).rows
+    assert row.is_new and row.winner in plans(depthwise())
 
 
 def test_a_kernel_that_makes_no_sense_is_measured_anew() -> None:
@@ -165,8 +236,10 @@ def test_writers_at_the_same_time_lose_nothing(own_folder: Path) -> None:
 
 
 def test_records_are_read_by_the_next_process(own_folder: Path) -> None:
+    """What is wrong with some is no error at import."""
     damaged = record(depthwise(batch=2))
     assert records.save(record(algorithm="native")) and records.save(damaged)
+    assert records.save(record(depthwise(batch=3), algorithm="vanished"))
     damage(damaged.path, "cut")
     code = (
         "import torch, convx\n"
@@ -177,7 +250,7 @@ def test_records_are_read_by_the_next_process(own_folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(convx.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.split() == ["tuned"], done.stderr
-    assert done.stderr.count("RuntimeWarning") == 1
+    assert done.stderr.count("RuntimeWarning") == 2
 
 
 @pytest.mark.filterwarnings("ignore:convx passes over")

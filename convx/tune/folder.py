@@ -41,6 +41,18 @@ def warn_once(kind: str, message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
+def warn_where_unreadable(folder: Path) -> None:
+    """For a folder that is there and may not be looked into; nothing would be found in it without a word."""
+    try:
+        os.scandir(folder).close()
+    except PermissionError as error:
+        warn_once(
+            f"folder {folder}", f"convx can't read {folder} ({error}); CONVX_CACHE_DIR names another folder"
+        )
+    except OSError:
+        pass
+
+
 def files(folder: Path, pattern: str) -> list[tuple[int, int, Path]]:
     """Time of modification, bytes and path of each file of a folder, the oldest first; those that can't be
     looked at are left out: links to nothing, and what another process has removed meanwhile."""

@@ -1,8 +1,8 @@
 """Tuning records: one JSON file for each problem, device and set of versions.
 
 Each is written whole under a name made of what it is for, so that processes which tune at the same time lose
-nothing. A record of another convx, torch, processor or setting is passed over; a damaged one too, with one
-warning.
+nothing. A record of another convx, torch, processor or setting is passed over; so is one that is damaged or
+names an algorithm that there is not, with a warning for each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import torch
 
 from convx import _libraries, _packed
 from convx.tune import generated, kernels
-from convx.tune.folder import cache_folder, files, read_file, warn_once, write_whole
+from convx.tune.folder import (
+    cache_folder,
+    files,
+    read_file,
+    warn_once,
+    warn_where_unreadable,
+    write_whole,
+)
 
 FORMAT = "convx tuning record 1"
 _MOST_RECORDS = 4096  # that are read; the newest
@@ -157,7 +164,10 @@ def _read(path: Path) -> Record | None:
 
 
 def _pass_over(path: Path, reason: object) -> None:
-    warn_once("record", f"convx passes over the tuning record {path}: {reason}")
+    warn_once(
+        f"record {path}",
+        f"convx passes over the tuning record {path}: {reason}; delete it, or run convx.tune again",
+    )
 
 
 def find(problem: Any, device: Any) -> Record | None:
@@ -208,18 +218,46 @@ def remember(record: Record) -> None:
     _packed.forget_all()  # filters are packed for the plan that was taken before
 
 
+_known_kernels: set[str] = set()  # of which this CPU has a plan
+
+
+def _require_known(record: Record) -> None:
+    """ValueError where the record's algorithm does not exist. Other devices than this CPU are not to be asked
+    while convx is imported: of theirs the method alone can be told."""
+    core = _libraries.core()
+    kernel = record.algorithm.split(" ", 1)[0]
+    method = kernel.split("/", 1)[0]
+    methods = [row["name"] for row in core.methods()]
+    if method not in methods:
+        raise ValueError(f"no method is called '{method}', the methods are {', '.join(methods)}")
+    cpu = core.Device.host_cpu(torch.get_num_threads())
+    if record.environment["device"] != core.tuning_key(cpu):
+        return
+    problem = core.Problem(**record.problem)
+    able, reason = core.supports(method, problem, cpu)
+    if not able:
+        raise ValueError(f"'{record.algorithm}' can't run {problem.describe()}: {reason}")
+    if kernel not in _known_kernels:
+        kernels_of_it = {plan.name.split(" ", 1)[0] for plan in core.candidates(method, problem, cpu)}
+        _known_kernels.update(kernels_of_it)
+        if kernel not in kernels_of_it:
+            names = ", ".join(sorted(kernels_of_it))
+            raise ValueError(f"no kernel is called '{kernel}'; {problem.describe()} has {names}")
+
+
 def restore(record: Record) -> bool:
     """remember, for a record of another process: brings back the generated kernel, if it chose one. False
-    where the cache no longer has that, or, with a warning, where the record describes no problem or kernel;
-    the problem is then to be tuned again."""
+    where the cache no longer has that, or, with a warning, where the record describes no problem, kernel or
+    algorithm; the problem is then to be tuned again."""
     try:
+        _require_known(record)
         if record.kernel is not None:
             image = kernels.read(str(record.kernel.get("key")))
             if image is None:
                 return False
             generated.remember(record.kernel, fields_text(record.problem), image)
         remember(record)
-    except (ValueError, RuntimeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         _pass_over(record.path, error)
         return False
     return True
@@ -244,6 +282,7 @@ def load() -> int:
     if _libraries.core_problem():
         return 0
     common, count = _versions(), 0
+    warn_where_unreadable(folder())
     for *_, path in reversed(files(folder(), "*.json")[-_MOST_RECORDS:]):
         record = _read(path)
         if record is None or any(record.environment.get(key) != value for key, value in common.items()):
