@@ -81,6 +81,10 @@ def _cannot_swap(layer: Module) -> str:
         return f"{kind.__module__}.{kind.__name__} is quantized; convx has floating point kernels alone"
     if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d)):
         return f"{kind.__name__}: convx has Conv1d and Conv2d alone"
+    if getattr(layer, "qconfig", None) is not None:
+        return (
+            "it has a qconfig: torch.ao.quantization is about to quantize it; convx has floating point alone"
+        )
     if any(is_lazy(parameter) for parameter in layer.parameters(recurse=False)):
         return "lazy: run the model once, then convert"
     if parametrize.is_parametrized(layer):
@@ -181,7 +185,9 @@ def convert_(
     is. Converted are the layers that a method of convx beside "native" can run. The others are left with a
     reason, and so are subclasses of Conv2d, parametrized, lazy and quantized layers, and what torch.jit or
     torch.export has compiled. torch.jit.script can't take converted layers (revert_ first); torch.jit.trace,
-    torch.export, torch.compile and torch.fx can.
+    torch.export, torch.compile and torch.fx can. torch.ao.quantization finds layers by their class, in eager
+    and in FX graph mode: revert_ before it prepares the model, or it raises. What quantizes by operators or
+    by a mapping of types of yours (quantize_dynamic) passes over converted layers.
 
     Args:
         model: any module, a Conv2d too.

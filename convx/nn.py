@@ -24,8 +24,20 @@ from convx.filters.layers import Filter2d, GaussianBlur2d, Sobel2d
 __all__ = ["Conv1d", "Conv2d", "Filter2d", "GaussianBlur2d", "Sobel2d"]
 
 
+def _refuse_quantization(layer: torch.nn.Module) -> None:
+    kind = type(layer).__name__
+    raise RuntimeError(
+        f"torch.ao.quantization finds layers by their exact class and would leave this convx.nn.{kind} in "
+        f"floating point: call convx.revert_(model) before it quantizes the model (a layer that was made as "
+        f"convx.nn.{kind} has to be made as torch.nn.{kind}); to keep the layer as it is, set its qconfig to "
+        f"None"
+    )
+
+
 def _one_node(layer: torch.nn.Module, input: Any) -> Any:
     """What torch.fx records of torch's own layers: their names."""
+    if type(input.tracer).__module__.startswith("torch.ao.quantization"):
+        _refuse_quantization(layer)
     return input.tracer.create_proxy("call_module", input.tracer.path_of_module(layer), (input,), {})
 
 
@@ -45,6 +57,23 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
         self.activation = activation
         self.algorithm = algorithm
         self._packed = PackedFilters()
+
+    @property
+    def qconfig(self) -> Any:
+        """Set by torch.ao.quantization on each layer that it is to quantize; here it can be None alone."""
+        if "qconfig" not in vars(self):
+            raise AttributeError("qconfig")
+        return vars(self)["qconfig"]
+
+    @qconfig.setter
+    def qconfig(self, value: Any) -> None:
+        if value is not None:
+            _refuse_quantization(self)
+        vars(self)["qconfig"] = None
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        vars(self).pop("qconfig", None)
 
     def forward(self, input: Tensor) -> Tensor:
         kind: Any = input.__class__
