@@ -33,7 +33,10 @@ InvalidArgument.__module__ = "convx"
 
 def check(condition: Any, message: str) -> None:
     """InvalidArgument where the condition is false; symbolic ones become guards, as by torch._check."""
-    torch._check_with(InvalidArgument, condition, lambda: message)
+    try:
+        torch._check_value(condition, lambda: message)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
 
 
 def shape(size: Any) -> str:

@@ -37,11 +37,13 @@ def converted(name: str, filter: Tensor, dtype: torch.dtype) -> Tensor:
     """A filter in another dtype."""
     try:
         return filter.to(dtype)
-    except RuntimeError:
-        require_strided(name, filter)
+    except NotImplementedError:
         raise InvalidArgument(
             f"{name} must be {dtype_name(dtype)} or what torch converts to it, got {dtype_name(filter.dtype)}"
         ) from None
+    except RuntimeError:
+        require_strided(name, filter)
+        raise
 
 
 def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
