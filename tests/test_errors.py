@@ -96,6 +96,9 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         {"input": torch.randn(2, 4, 0, 5)},
         r"input: height and width must be at least 1, got \(0, 5\)",
     ),
+    ("padding of 64 bits", {"padding": 2**62}, r"the height of the padded input .*overflows 64 bits"),
+    ("dilation of 64 bits", {"dilation": 2**63 - 1}, r"the height of .*the dilated filter overflows 64 bits"),
+    ("too many outputs", {"padding": 2**61}, r"the output of size .*more elements than 64 bits can address"),
     ("activation", {"activation": "tanh"}, r"activation must be one of none, relu, .*got 'tanh'"),
     (
         "algorithm",

@@ -1,5 +1,6 @@
 #include "problem/problem.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -60,6 +61,12 @@ int64_t output_size(const char* axis, int64_t input, int64_t filter, int64_t str
                           "); use more padding, less dilation or a smaller filter");
   }
   return (padded - reach) / stride + 1;
+}
+
+// A step beyond the padded input, between outputs or taps, is never taken: there is one of them.
+void limit_steps(int64_t padded, int64_t& stride, int64_t& dilation) {
+  stride = std::min(stride, padded);
+  dilation = std::min(dilation, padded);
 }
 
 void require_countable(const char* tensor, std::array<int64_t, 4> sizes) {
@@ -146,6 +153,8 @@ void validate_and_size(ConvProblem& problem) {
                              p.padding_bottom, p.dilation_h);
   p.out_width = output_size("width", p.in_width, p.filter_width, p.stride_w, p.padding_left, p.padding_right,
                             p.dilation_w);
+  limit_steps(p.padded_height(), p.stride_h, p.dilation_h);
+  limit_steps(p.padded_width(), p.stride_w, p.dilation_w);
   require_countable("input", {p.batch, p.in_channels, p.in_height, p.in_width});
   require_countable("weight", {p.out_channels, p.in_channels_per_group(), p.filter_height, p.filter_width});
   require_countable("output", {p.batch, p.out_channels, p.out_height, p.out_width});

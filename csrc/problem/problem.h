@@ -42,6 +42,9 @@ struct ConvProblem {
   int64_t out_channels_per_group() const { return out_channels / groups; }
   // Depthwise: every group reads one input channel; out_channels_per_group() is the channel multiplier.
   bool is_depthwise() const { return groups == in_channels; }
+  bool has_maps_near_square() const { return in_height <= 4 * in_width && in_width <= 4 * in_height; }
+  int64_t padded_height() const { return in_height + padding_top + padding_bottom; }
+  int64_t padded_width() const { return in_width + padding_left + padding_right; }
   int64_t input_elements() const { return batch * in_channels * in_height * in_width; }
   int64_t output_elements() const { return batch * out_channels * out_height * out_width; }
   int64_t weight_elements() const {
@@ -61,7 +64,7 @@ struct ConvProblem {
 // Fills out_height and out_width from the other fields, and calls a layout nchw that may as well be; throws
 // InvalidArgument for anything no convolution can mean: groups that do not divide, stride or dilation below
 // 1, negative padding, an empty filter, a filter larger than the padded input, sizes whose element count
-// overflows 64 bits.
+// overflows 64 bits. Strides and dilations larger than the padded input become its size, which is as good.
 void validate_and_size(ConvProblem& problem);
 
 int64_t element_size(DType dtype);  // bytes

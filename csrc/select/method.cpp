@@ -6,6 +6,26 @@
 
 namespace convx {
 
+Support supports_padding(const ConvProblem& p, const DeviceTraits& device) {
+  constexpr int64_t kMostTimes = 8, kMostPlaces = int64_t{1} << 30;
+  struct Axis {
+    const char* name;
+    int64_t padded, sizes;
+  };
+  const Axis axes[] = {{"height", p.padded_height(), p.in_height + p.out_height + p.filter_height},
+                       {"width", p.padded_width(), p.in_width + p.out_width + p.filter_width}};
+  for (const auto& [name, padded, sizes] : axes) {
+    const std::string what =
+        std::string("the padded input's ") + name + ", " + std::to_string(padded) + ", is more than ";
+    if (padded / kMostTimes > sizes) {
+      return Support::no(what + std::to_string(kMostTimes) +
+                         " times those of input, output and filter together (" + std::to_string(sizes) + ")");
+    }
+    if (device.backend != Backend::cpu && padded > kMostPlaces) return Support::no(what + "2^30");
+  }
+  return Support::yes();
+}
+
 int64_t Plan::operator[](const char* parameter) const {
   for (const auto& [name, value] : tiling) {
     if (std::strcmp(name, parameter) == 0) return value;

@@ -17,6 +17,10 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
+// Whether kernels can take the problem that keep places in the padded input in 32 bits (on GPUs), and rows
+// and columns of it in memory: not where nearly all of it is padding, as with enormous dilations.
+Support supports_padding(const ConvProblem& problem, const DeviceTraits& device);
+
 struct Method;
 
 // One way to run one problem on one device: a kernel of the method and its tiling.

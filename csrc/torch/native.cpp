@@ -19,8 +19,26 @@ Pair symmetric_padding(const ConvProblem& problem) {
   return {problem.padding_top, problem.padding_left};
 }
 
+// The input's sizes with its padding, where torch is to see it so.
+Sizes padded_sizes(const ConvProblem& problem) {
+  constexpr double kMostBytes = 1 << 26;
+  const double bytes =
+      static_cast<double>(problem.batch * problem.in_channels * element_size(problem.dtype)) *
+      static_cast<double>(problem.padded_height()) * static_cast<double>(problem.padded_width());
+  const Support support = supports_padding(problem, DeviceTraits());
+  if (bytes > kMostBytes && !support.ok) {
+    throw InvalidArgument(
+        "padding must be the same on both sides here, for torch has no other and a padded copy of the input "
+        "is "
+        "nearly all padding: " +
+        support.reason + " (" + describe(problem) + "); give both sides the same padding");
+  }
+  return {problem.batch, problem.in_channels, problem.padded_height(), problem.padded_width()};
+}
+
 Tensor pad(const ConvProblem& problem, const Tensor& input) {
   if (is_symmetric(problem)) return input;
+  padded_sizes(problem);
   const std::array<int64_t, 4> amounts = {problem.padding_left, problem.padding_right, problem.padding_top,
                                           problem.padding_bottom};
   return torch::stable::pad(input, IntHeaderOnlyArrayRef(amounts.data(), amounts.size()));
@@ -103,11 +121,9 @@ Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Ten
     return product_input_grad(plan.kernel, problem, output_grad, in_nchw(weight));
   }
   // The gradient depends on the input's sizes alone; its values are never read.
-  Sizes sizes = {problem.batch, problem.in_channels, problem.in_height, problem.in_width};
-  if (!is_symmetric(problem)) {
-    sizes[2] += problem.padding_top + problem.padding_bottom;
-    sizes[3] += problem.padding_left + problem.padding_right;
-  }
+  const Sizes sizes = is_symmetric(problem)
+                          ? Sizes{problem.batch, problem.in_channels, problem.in_height, problem.in_width}
+                          : padded_sizes(problem);
   const Tensor input = allocate(sizes, problem.layout, TensorView(output_grad));
   Tensor gradient = backward(problem, output_grad, input, filters(problem, weight), 0);
   if (is_symmetric(problem)) return gradient;

@@ -45,6 +45,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no(
         "it computes input_grad at stride 1 alone, as a forward convolution with flipped filters");
   }
+  if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
   const Support support = fits(sweep_of(problem));
   if (!support.ok) return support;
   std::vector<Plan> plans;

@@ -41,6 +41,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (problem.layout != Layout::nchw && problem.out_channels != 1) {
     return Support::no("its result is nchw where there are several output channels");
   }
+  if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
   return supports_filter(filter_problem(problem), device);
 }
 

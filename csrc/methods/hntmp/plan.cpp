@@ -19,6 +19,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("its input_grad needs stride 1, not " + pair(problem.stride_h, problem.stride_w));
   }
   if (problem.batch == 0) return Support::no("the batch is empty");
+  if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
   return device.backend == Backend::cpu ? cpu_supports(problem, device) : gpu_supports(problem, device);
 }
 

@@ -159,6 +159,14 @@ double activation_us(const ConvProblem& problem, const DeviceTraits& device) {
   return 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (device.backend == Backend::cpu ? 3 : 2);
 }
 
+// Torch pads both sides alike: with other padding, the input is copied into one that has it.
+double padding_us(const ConvProblem& p, const DeviceTraits& device) {
+  if (p.padding_top == p.padding_bottom && p.padding_left == p.padding_right) return 0;
+  const double padded = static_cast<double>(p.batch * p.in_channels * element_size(p.dtype)) *
+                        static_cast<double>(p.padded_height()) * static_cast<double>(p.padded_width());
+  return 2 * padded / (device.bandwidth_GBps * 1e3);
+}
+
 Support supports(const ConvProblem&, const DeviceTraits&) {
   return Support::yes();
 }
@@ -169,8 +177,8 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.kernel = kConvolution;
   const Measured measured = measured_time("native", problem, device);
   if (measured) plan.source = measured.source;
-  plan.predicted_us =
-      (measured ? measured.us : estimate_us(problem, device)) + activation_us(problem, device);
+  plan.predicted_us = (measured ? measured.us : estimate_us(problem, device)) +
+                      activation_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
   append_products(problem, device, plan.predicted_us, activation_us(problem, device), plans);
   std::stable_sort(plans.begin(), plans.end(),

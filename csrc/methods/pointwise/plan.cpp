@@ -18,6 +18,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
                        std::to_string(problem.filter_width) + ")");
   }
   if (problem.batch == 0) return Support::no("the batch is empty");
+  if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
   if (device.backend == Backend::cpu) return Support::yes();
   constexpr int64_t kMost =
       INT32_MAX - 1024;  // pixels and channels are counted in 32 bits, tiles may pass them

@@ -38,7 +38,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   // A tile spans at most 21 rows; unit and thread numbers are 32 bits.
   const int64_t height = std::max(problem.in_height, problem.out_height);
   const int64_t width = std::max(problem.in_width, problem.out_width);
-  if (problem.in_channels * (width + 32) * 32 >= kOffsets || (height + 32) * problem.batch >= kOffsets ||
+  if (width + 32 >= kOffsets / 32 / problem.in_channels || height + 32 >= kOffsets / problem.batch ||
       height >= kOffsets / 64) {
     return Support::no("channels * width must be below 2^26, and batch * height below 2^31");
   }

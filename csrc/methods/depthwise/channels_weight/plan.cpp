@@ -13,7 +13,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (!refusal.empty()) return Support::no(refusal);
   constexpr int64_t kLimit = int64_t{1} << 30;  // 32-bit counts of threads, rows and units
   const ChannelsWeightGeometry geometry = channels_weight_geometry(problem, 1, 4, false, 1, 1);
-  if (problem.in_width >= kLimit / 4 || problem.in_height >= kLimit / 4 ||
+  if (problem.in_width >= kLimit / 4 || std::max(problem.in_height, problem.out_height) >= kLimit / 4 ||
       problem.padding_top >= kLimit / 4 || problem.padding_left >= kLimit / 4 ||
       geometry.units(problem) >= kLimit || geometry.vectors * geometry.tiles >= kLimit ||
       problem.weight_elements() >= kLimit ||

@@ -34,9 +34,10 @@ struct Axis {
   }
   CONVX_DEVICE Phase gradient_phase(int residue) const {
     const int target = residue + padding;
+    const int end = period < filter ? period : filter;
     int first = 0;
-    while (first < period && (target - dilation * first) % stride != 0) ++first;
-    const int taps = first < period && first < filter ? (filter - first + period - 1) / period : 0;
+    while (first < end && (target - dilation * first) % stride != 0) ++first;
+    const int taps = first < end ? (filter - first + period - 1) / period : 0;
     return {taps, first + period * (taps - 1), -period,
             (target - dilation * first) / stride - spacing * (taps - 1)};
   }

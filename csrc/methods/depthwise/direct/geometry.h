@@ -14,6 +14,8 @@ struct AxisGeometry {
 
   // Results of one residue: every result of the forward, every stride-th of the input gradient.
   int64_t lattice(bool gradient) const { return gradient ? (in_size + stride - 1) / stride : out_size; }
+  // Residues of the input gradient that have results.
+  int64_t residues() const { return std::min(stride, in_size); }
   int64_t phases() const { return std::min(period, filter); }
   int64_t taps_of_phase() const { return (filter + period - 1) / period; }
 };

@@ -72,7 +72,8 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
 
   const int64_t tiles = int64_t{shape.rows.tiles} * shape.columns.tiles;
   const int64_t tile_blocks = divide_up(tiles, shape.block_tiles);
-  const int64_t residues = int64_t{shape.rows.result_step} * shape.columns.result_step;
+  const int64_t residue_columns = Gradient ? column_axis(problem).residues() : 1;
+  const int64_t residues = Gradient ? row_axis(problem).residues() * residue_columns : 1;
   const int64_t channel_blocks = divide_up(shape.result_channels, shape.block_channels);
   const int64_t blocks =
       tile_blocks * residues * channel_blocks * divide_up(problem.batch, shape.block_images);
@@ -82,7 +83,7 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.divide_residues = divide_by(residues);
   shape.divide_channel_blocks = divide_by(channel_blocks);
   shape.divide_tile_columns = divide_by(shape.columns.tiles);
-  shape.divide_residue_columns = divide_by(shape.columns.result_step);
+  shape.divide_residue_columns = divide_by(residue_columns);
   shape.divide_block_channels = divide_by(shape.block_channels);
   shape.divide_window_chunks = divide_by(shape.window_chunks);
 

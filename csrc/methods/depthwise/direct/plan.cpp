@@ -33,8 +33,12 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   }
   if (problem.out_channels >= kLargestSize) return Support::no("out_channels must be below 2^29");
   for (const AxisGeometry& axis : {direct::row_axis(problem), direct::column_axis(problem)}) {
-    if (std::max(axis.in_size, axis.out_size) + axis.padding >= kLargestSize ||
-        axis.stride * axis.dilation * (axis.filter + 8) >= kLargestSize) {
+    // In double: their sum and product may overflow 64 bits.
+    const double last =
+        static_cast<double>(std::max(axis.in_size, axis.out_size)) + static_cast<double>(axis.padding);
+    const double reach = static_cast<double>(axis.stride) * static_cast<double>(axis.dilation) *
+                         static_cast<double>(axis.filter + 8);
+    if (std::max(last, reach) >= static_cast<double>(kLargestSize)) {
       return Support::no("heights, widths, paddings and stride * dilation * filter must be below 2^29");
     }
   }
@@ -60,7 +64,7 @@ void append_correlation(const ConvProblem& problem, const DeviceTraits& device, 
   const bool gradient = problem.operation == Operation::input_grad;
   const AxisGeometry row = direct::row_axis(problem), column = direct::column_axis(problem);
   const int64_t channels = gradient ? problem.in_channels : problem.out_channels;
-  const int64_t residues = gradient ? problem.stride_h * problem.stride_w : 1;
+  const int64_t residues = gradient ? row.residues() * column.residues() : 1;
   const int64_t tiles = tiles_of(row.lattice(gradient), row.spacing, tile.rows) *
                         tiles_of(column.lattice(gradient), column.spacing, tile.columns);
   const int64_t work = problem.batch * channels * residues * tiles;
