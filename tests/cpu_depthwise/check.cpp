@@ -146,6 +146,19 @@ void run_pool(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t
   for (std::thread& thread : threads) thread.join();
 }
 
+// Any stride and dilation of one axis, with the padding that makes a few outputs of them, and some of those
+// meet the image.
+void scatter(int64_t size, int64_t filter, int64_t& stride, int64_t& dilation, int64_t& before,
+             int64_t& after) {
+  stride = pick(1, int64_t{1} << pick(0, 50));
+  dilation = pick(1, int64_t{1} << pick(0, 50));
+  const int64_t outputs = pick(1, 5);
+  const int64_t padding = std::max<int64_t>((outputs - 1) * stride + (filter - 1) * dilation + 1 - size, 0);
+  const int64_t place = pick(0, outputs - 1) * stride + pick(0, filter - 1) * dilation - pick(0, size - 1);
+  before = std::clamp<int64_t>(place, 0, padding);
+  after = padding - before;
+}
+
 ConvProblem random_problem() {
   ConvProblem p;
   while (true) {
@@ -178,6 +191,12 @@ ConvProblem random_problem() {
       p.dilation_h = pick(1, 3), p.dilation_w = pick(1, 3);
       p.padding_top = pick(0, 5), p.padding_bottom = pick(0, 5);
       p.padding_left = pick(0, 5), p.padding_right = pick(0, 5);
+      if (pick(0, 3) == 0) {
+        scatter(p.in_height, p.filter_height, p.stride_h, p.dilation_h, p.padding_top, p.padding_bottom);
+      }
+      if (pick(0, 3) == 0) {
+        scatter(p.in_width, p.filter_width, p.stride_w, p.dilation_w, p.padding_left, p.padding_right);
+      }
     }
     try {
       validate_and_size(p);

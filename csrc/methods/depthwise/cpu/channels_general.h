@@ -6,20 +6,6 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
-// Source position that tap meets at target, or -1.
-struct AxisRule {
-  int64_t pad, stride, dilation, source_size;
-  bool transposed;
-  CONVX_INLINE int64_t source(int64_t target, int64_t tap) const {
-    int64_t position = transposed ? target + pad - tap * dilation : target * stride - pad + tap * dilation;
-    if (transposed) {
-      if (position < 0 || position % stride != 0) return -1;
-      position /= stride;
-    }
-    return position >= 0 && position < source_size ? position : -1;
-  }
-};
-
 template <class T>
 struct ChannelGeneral {
   using A = Accumulator<T>;

@@ -229,8 +229,8 @@ struct ChannelWeight {
           const int64_t rows = piece.row_end - piece.row_begin;
           const bool whole = rows == job.target_height;
           piece.grad_ahead = rows * job.target_width * job.channels;
-          piece.input_ahead =
-              (whole ? job.source_height : rows * job.stride_h) * job.source_width * job.channels;
+          piece.input_ahead = (whole ? job.source_height : minimum(rows * job.stride_h, job.source_height)) *
+                              job.source_width * job.channels;
         }
         for (int64_t block = block_begin; block < block_end; ++block) {
           const int64_t channel = minimum(block * L, job.channels - L);

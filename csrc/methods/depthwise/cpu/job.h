@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/depthwise/cpu/columns.h"
 #include "problem/device.h"
 #include "problem/memory.h"
 #include "problem/problem.h"
@@ -38,7 +39,8 @@ struct Job {
   int64_t filter_height, filter_width, stride_h, stride_w, dilation_h, dilation_w;
   int64_t pad_top, pad_left;  // of the sweep; negative where a flipped one is cropped
   int64_t threads;
-  int64_t slices;  // weight gradient: parts of the batch's rows, summed in order at the end
+  int64_t slices;             // weight gradient: parts of the batch's rows, summed in order at the end
+  const ColumnPlan* columns;  // for Algorithm::general
 };
 
 // Elements of the accumulator's type in a vector.

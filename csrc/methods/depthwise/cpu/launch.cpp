@@ -1,4 +1,6 @@
 // Describes a problem to the kernels of the instruction set asked for.
+#include <optional>
+
 #include "methods/depthwise/cpu/job.h"
 #include "methods/depthwise/depthwise.h"
 
@@ -50,6 +52,10 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       job.pad_top = (problem.filter_height - 1) * problem.dilation_h - problem.padding_top;
       job.pad_left = (problem.filter_width - 1) * problem.dilation_w - problem.padding_left;
     }
+  }
+  std::optional<Columns> columns;
+  if (job.algorithm == Algorithm::general) {
+    job.columns = &columns.emplace(job, vector_lanes(isa, problem.dtype)).plan();
   }
   switch (isa) {
     case CpuIsa::avx512:

@@ -11,6 +11,10 @@ namespace {
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend != Backend::cpu) return Support::no("the cpu kernels run on the CPU only");
   if (!problem.is_depthwise()) return Support::no("groups must equal in_channels");
+  // Sums of a few places in it have to fit 64 bits.
+  if (std::max(problem.padded_height(), problem.padded_width()) >= int64_t{1} << 60) {
+    return Support::no("the padded input must have fewer than 2^60 rows and columns");
+  }
   return Support::yes();
 }
 

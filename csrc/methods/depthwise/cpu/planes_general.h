@@ -1,11 +1,86 @@
 // Every depthwise problem, plane by plane: any filter, stride, dilation, padding, channel multiplier and
-// layout (elements of a plane lie `step` apart in memory). Rows are packed with their columns dealt out by
-// residue, so that the lanes always read neighbours.
+// layout (elements of a plane lie `step` apart in memory). Of the source rows that a band of target rows
+// meets, the columns that taps meet are packed, so that the lanes always read neighbours (columns.h).
 #pragma once
 #include "methods/depthwise/cpu/planes_weight.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
+
+// Target rows of a band of packed source rows of so many elements each: enough to use most rows again.
+CONVX_INLINE int64_t general_band_rows(const Job& job, int64_t row_elements) {
+  const int64_t reach = (job.filter_height - 1) * job.dilation_h;
+  return minimum(job.target_height, maximum(maximum(8, reach), kBandBytes / (maximum(row_elements, 1) * 4)));
+}
+
+// The source rows that the taps of a band of target rows meet, and the slots that they are packed in: one
+// after another, but for rows in between that no tap meets where those are most.
+class BandRows {
+ public:
+  BandRows(const Job& job, int64_t band_rows, int64_t row_elements)
+      : rule_{job.pad_top, job.stride_h, job.dilation_h, job.source_height, job.transposed},
+        taps_(job.filter_height),
+        band_rows_(band_rows),
+        row_elements_(row_elements),
+        memory_((job.source_height + most(job, band_rows) + band_rows * job.filter_height) *
+                static_cast<int64_t>(sizeof(int64_t))),
+        slot_of_row_(memory_.as<int64_t>()),
+        rows_(slot_of_row_ + job.source_height),
+        offsets_(rows_ + most(job, band_rows)) {
+    for (int64_t row = 0; row < job.source_height; ++row) slot_of_row_[row] = -1;
+  }
+
+  // Slots of a band at most.
+  static int64_t most(const Job& job, int64_t band_rows) {
+    const int64_t reach = (job.filter_height - 1) * job.dilation_h;
+    const int64_t span = job.transposed ? (band_rows - 1 + reach) / job.stride_h + 1
+                                        : (band_rows - 1) * job.stride_h + reach + 1;
+    return minimum(minimum(span, job.source_height), 2 * band_rows * job.filter_height);
+  }
+
+  void list(int64_t begin, int64_t end) {
+    if (begin == begin_ && end == end_) return;
+    begin_ = begin;
+    end_ = end;
+    for (int64_t i = 0; i < count_; ++i) slot_of_row_[rows_[i]] = -1;
+    count_ = 0;
+    const int64_t first = rule_.first_source(begin, taps_), last = rule_.last_source(end - 1, taps_);
+    const bool all = last - first < 2 * (end - begin) * taps_;
+    for (int64_t row = first; all && row <= last; ++row) add(row);
+    for (int64_t tap = 0; tap < taps_; ++tap) {
+      for (int64_t target = begin; target < end; ++target) {
+        const int64_t row = rule_.source(target, tap);
+        if (row >= 0 && slot_of_row_[row] < 0) add(row);
+        offsets_[tap * band_rows_ + target - begin] = row < 0 ? -1 : slot_of_row_[row] * row_elements_;
+      }
+    }
+  }
+  int64_t count() const { return count_; }
+  int64_t row(int64_t slot) const { return rows_[slot]; }
+  // Of the packed rows that a tap meets at each target row of the band; -1 outside the image.
+  const int64_t* offsets(int64_t tap) const { return offsets_ + tap * band_rows_; }
+
+ private:
+  void add(int64_t row) {
+    slot_of_row_[row] = count_;
+    rows_[count_++] = row;
+  }
+
+  AxisRule rule_;
+  int64_t taps_, band_rows_, row_elements_;
+  Scratch memory_;
+  int64_t *slot_of_row_, *rows_, *offsets_;
+  int64_t begin_ = 0, end_ = 0, count_ = 0;
+};
+
+// The columns of one source row that the plan's taps meet.
+template <class T>
+CONVX_INLINE void pack_planned(const Line<T>& line, const ColumnPlan& columns, Accumulator<T>* packed) {
+  for (int64_t i = 0; i < columns.run_count; ++i) {
+    const PackedRun& run = columns.runs[i];
+    pack_columns(line, run.first, columns.source_step, packed + run.offset, run.count);
+  }
+}
 
 template <class T>
 struct PlaneGeneral {
@@ -14,122 +89,93 @@ struct PlaneGeneral {
   static constexpr int kBlocks = 4;  // vectors of columns at a time
   using V = Simd<A, L>;
 
-  // A tap column as the inner loop sees it: where its values start in a packed row.
-  struct TapColumn {
-    int64_t tap, offset;
-  };
-
   const Job& job;
+  const ColumnPlan& columns = *job.columns;
   bool gradient = job.operation == Operation::input_grad;
   int64_t source_channels = gradient ? job.channels * job.multiplier : job.channels;
   int64_t target_channels = gradient ? job.channels : job.channels * job.multiplier;
   int64_t summed = gradient ? job.multiplier : 1;  // source planes of one target plane
-  int64_t reach_h = (job.filter_height - 1) * job.dilation_h,
-          reach_w = (job.filter_width - 1) * job.dilation_w;
-  // Columns are computed by residue class: of the target when transposed, else there is one class.
-  int64_t classes = job.transposed ? job.stride_w : 1;
-  int64_t residues = job.transposed ? 1 : job.stride_w;
-  int64_t first_q = job.transposed ? job.pad_left / job.stride_w : 0;
-  int64_t back = job.transposed ? reach_w / job.stride_w : 0;
-  int64_t columns =
-      job.transposed ? (job.pad_left + job.target_width - 1) / job.stride_w - first_q + 1 : job.target_width;
-  int64_t pitch = round_up(round_up(columns, kBlocks* L) + reach_w / job.stride_w, L);
-  int64_t row_elements = pitch * residues;
-  int64_t finished_elements = round_up(columns, kBlocks* L) * classes + 2 * L;
-  int64_t band_rows =
-      minimum(job.target_height, maximum(maximum(8, reach_h), kBandBytes / (row_elements * 4)));
+  int64_t sums_of_row = columns.target_count * columns.lanes;
+  int64_t band_rows = general_band_rows(job, columns.elements);
   int64_t bands = ceil_divide(job.target_height, band_rows);
 
   int64_t tasks() const { return job.batch * target_channels * bands; }
 
-  // First source row that target rows from `row` on need.
-  int64_t first_source(int64_t row) const {
-    return job.transposed ? floor_divide(row + job.pad_top - reach_h, job.stride_h)
-                          : row * job.stride_h - job.pad_top;
-  }
-  int64_t source_rows(int64_t rows) const {
-    return job.transposed ? (rows - 1 + reach_h) / job.stride_h + 2 : (rows - 1) * job.stride_h + reach_h + 1;
-  }
-
-  void list_taps(TapColumn* taps, int64_t* class_begin) const {
-    int64_t count = 0;
-    for (int64_t residue = 0; residue < classes; ++residue) {
-      class_begin[residue] = count;
-      for (int64_t g = 0; g < job.filter_width; ++g) {
-        const int64_t shift = g * job.dilation_w;
-        if (job.transposed) {
-          if (shift % job.stride_w == residue) taps[count++] = {g, back - (shift - residue) / job.stride_w};
-        } else {
-          taps[count++] = {g, shift % job.stride_w * pitch + shift / job.stride_w};
-        }
+  // Blocks vectors of one row of targets, the row-th of the band.
+  template <int Blocks>
+  CONVX_INLINE void add_columns(const A* packed, const BandRows& rows, int64_t row, const A* weight,
+                                const TargetColumns& targets, bool first, A* sums) const {
+    V sum[Blocks];
+    CONVX_UNROLLED
+    for (int b = 0; b < Blocks; ++b) sum[b] = first ? V{} : load<L>(sums + b * L);
+    for (int64_t f = 0; f < job.filter_height; ++f) {
+      const int64_t offset = rows.offsets(f)[row];
+      if (offset < 0) continue;
+      const A* source = packed + offset;
+      for (int64_t t = targets.taps_begin; t < targets.taps_end; ++t) {
+        const A value = weight[f * job.filter_width + columns.taps[t].tap];
+        CONVX_UNROLLED
+        for (int b = 0; b < Blocks; ++b) sum[b] += load<L>(source + columns.taps[t].offset + b * L) * value;
       }
     }
-    class_begin[classes] = count;
+    CONVX_UNROLLED
+    for (int b = 0; b < Blocks; ++b) store<L>(sums + b * L, sum[b]);
   }
 
-  void add_row(const A* packed, int64_t band_first, int64_t row, const A* weight, const TapColumn* taps,
-               const int64_t* class_begin, bool first, A* finished) const {
-    for (int64_t residue = 0; residue < classes; ++residue) {
-      for (int64_t column = 0; column < columns; column += kBlocks * L) {
-        A* target = finished + residue * round_up(columns, kBlocks * L) + column;
-        V sum[kBlocks];
-        CONVX_UNROLLED
-        for (int b = 0; b < kBlocks; ++b) sum[b] = first ? V{} : load<L>(target + b * L);
-        for (int64_t f = 0; f < job.filter_height; ++f) {
-          int64_t position = row * job.stride_h - job.pad_top + f * job.dilation_h;
-          if (job.transposed) {
-            position = row + job.pad_top - f * job.dilation_h;
-            if (position % job.stride_h != 0) continue;
-            position /= job.stride_h;
-          }
-          if (position < 0 || position >= job.source_height) continue;
-          const A* source = packed + (position - band_first) * row_elements + column;
-          for (int64_t t = class_begin[residue]; t < class_begin[residue + 1]; ++t) {
-            const A value = weight[f * job.filter_width + taps[t].tap];
-            CONVX_UNROLLED
-            for (int b = 0; b < kBlocks; ++b) sum[b] += load<L>(source + taps[t].offset + b * L) * value;
-          }
-        }
-        CONVX_UNROLLED
-        for (int b = 0; b < kBlocks; ++b) store<L>(target + b * L, sum[b]);
+  CONVX_INLINE void add_row(const A* packed, const BandRows& rows, int64_t row, const A* weight, bool first,
+                            A* sums) const {
+    for (int64_t i = 0; i < columns.target_count; ++i, sums += columns.lanes) {
+      int64_t column = 0;
+      for (; column + kBlocks * L <= columns.lanes; column += kBlocks * L) {
+        add_columns<kBlocks>(packed + column, rows, row, weight, columns.targets[i], first, sums + column);
+      }
+      for (; column < columns.lanes; column += L) {
+        add_columns<1>(packed + column, rows, row, weight, columns.targets[i], first, sums + column);
       }
     }
+  }
+
+  // line: memory for a row of targets.
+  CONVX_INLINE void finish_row(const A* sums, T* target, int64_t step, const Epilogue<A>& epilogue,
+                               A* line) const {
+    if (columns.target_step == 1 && columns.target_count == 1) {
+      return store_row<T>(sums, target, job.target_width, step, epilogue);
+    }
+    zero_over(line, job.target_width);
+    for (int64_t i = 0; i < columns.target_count; ++i, sums += columns.lanes) {
+      const TargetColumns& targets = columns.targets[i];
+      for (int64_t lane = 0; lane < targets.count; ++lane) {
+        line[targets.first + lane * columns.target_step] = sums[lane];
+      }
+    }
+    store_row<T>(line, target, job.target_width, step, epilogue);
   }
 
   void run(int64_t begin, int64_t end) const {
     const int64_t taps = job.filter_height * job.filter_width;
-    const int64_t rows = source_rows(band_rows);
-    const int64_t class_elements = round_up(columns, kBlocks * L) * classes;
-    Scratch rows_memory((rows * row_elements + 2 * L) * static_cast<int64_t>(sizeof(A)));
-    Scratch finished_memory((band_rows * class_elements + finished_elements) *
-                            static_cast<int64_t>(sizeof(A)));
+    BandRows rows(job, band_rows, columns.elements);
+    Scratch rows_memory((BandRows::most(job, band_rows) * columns.elements + 2 * L) *
+                        static_cast<int64_t>(sizeof(A)));
+    Scratch sums_memory((band_rows * sums_of_row + round_up(job.target_width, L) + L) *
+                        static_cast<int64_t>(sizeof(A)));
     Scratch weight_memory(taps * static_cast<int64_t>(sizeof(A)));
-    Scratch tap_memory(job.filter_width * static_cast<int64_t>(sizeof(TapColumn)) +
-                       (classes + 1) * static_cast<int64_t>(sizeof(int64_t)));
     A* packed = rows_memory.as<A>();
-    A* finished = finished_memory.as<A>();
-    A* line = finished + band_rows * class_elements;
+    A* sums = sums_memory.as<A>();
+    A* line = sums + band_rows * sums_of_row;
     A* weight = weight_memory.as<A>();
-    TapColumn* tap_columns = tap_memory.as<TapColumn>();
-    int64_t* class_begin = reinterpret_cast<int64_t*>(tap_columns + job.filter_width);
-    list_taps(tap_columns, class_begin);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / bands / target_channels, channel = task / bands % target_channels;
       const int64_t band_begin = task % bands * band_rows;
       const int64_t band_end = minimum(band_begin + band_rows, job.target_height);
-      const int64_t band_first = first_source(band_begin);
+      rows.list(band_begin, band_end);
       for (int64_t m = 0; m < summed; ++m) {
         const int64_t source_channel = gradient ? channel * job.multiplier + m : channel / job.multiplier;
         const PlaneView from =
             PlaneView::of(job, image, source_channel, source_channels, job.source_height * job.source_width);
-        for (int64_t i = 0; i < source_rows(band_end - band_begin); ++i) {
-          const int64_t position = band_first + i;
-          if (position < 0 || position >= job.source_height) continue;  // never read
+        for (int64_t slot = 0; slot < rows.count(); ++slot) {
           const T* data =
-              static_cast<const T*>(job.source) + from.plane + position * job.source_width * from.step;
-          pack_row_strided(Line<T>{data, job.source_width, from.step},
-                           job.transposed ? first_q - back : -job.pad_left, packed + i * row_elements, pitch,
-                           residues);
+              static_cast<const T*>(job.source) + from.plane + rows.row(slot) * job.source_width * from.step;
+          pack_planned(Line<T>{data, job.source_width, from.step}, columns, packed + slot * columns.elements);
         }
         const int64_t filter = gradient ? source_channel : channel;
         for (int64_t t = 0; t < taps; ++t) {
@@ -137,8 +183,7 @@ struct PlaneGeneral {
               widen(static_cast<const T*>(job.weight)[filter * taps + (job.flipped ? taps - 1 - t : t)]);
         }
         for (int64_t row = band_begin; row < band_end; ++row) {
-          add_row(packed, band_first, row, weight, tap_columns, class_begin, m == 0,
-                  finished + (row - band_begin) * class_elements);
+          add_row(packed, rows, row - band_begin, weight, m == 0, sums + (row - band_begin) * sums_of_row);
         }
       }
       const Epilogue<A> epilogue{job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0),
@@ -146,18 +191,8 @@ struct PlaneGeneral {
       const PlaneView to =
           PlaneView::of(job, image, channel, target_channels, job.target_height * job.target_width);
       for (int64_t row = band_begin; row < band_end; ++row) {
-        const A* sums = finished + (row - band_begin) * class_elements;
         T* target = static_cast<T*>(job.result) + to.plane + row * job.target_width * to.step;
-        if (classes == 1) {
-          store_row<T>(sums, target, job.target_width, to.step, epilogue);
-          continue;
-        }
-        // Zips the residue classes together.
-        for (int64_t column = 0; column < job.target_width; ++column) {
-          const int64_t u = column + job.pad_left - first_q * classes;
-          line[column] = sums[u % classes * (class_elements / classes) + u / classes];
-        }
-        store_row<T>(line, target, job.target_width, to.step, epilogue);
+        finish_row(sums + (row - band_begin) * sums_of_row, target, to.step, epilogue, line);
       }
     }
   }
@@ -172,72 +207,63 @@ struct PlaneWeightGeneral {
   using V = Simd<A, L>;
 
   const Job& job;
-  int64_t reach_h = (job.filter_height - 1) * job.dilation_h,
-          reach_w = (job.filter_width - 1) * job.dilation_w;
-  int64_t grad_pitch = round_up(job.target_width, L);
-  int64_t pitch = round_up(grad_pitch + reach_w / job.stride_w, L);
-  int64_t row_elements = pitch * job.stride_w;
-  int64_t band_rows =
-      minimum(job.target_height, maximum(maximum(8, reach_h), kBandBytes / (row_elements * 4)));
-  int64_t rows_per_sum = rows_summed_apart(grad_pitch / L);
+  const ColumnPlan& columns = *job.columns;
+  int64_t band_rows = general_band_rows(job, columns.elements);
+  BandRows rows{job, band_rows, columns.elements};
 
-  int64_t source_rows(int64_t rows) const { return (rows - 1) * job.stride_h + reach_h + 1; }
   int64_t partial_elements() const { return job.filter_height * job.filter_width * L; }
-  int64_t packed_elements() const {
-    return source_rows(band_rows) * row_elements + band_rows * grad_pitch + 4 * L;
-  }
+  int64_t input_elements() const { return BandRows::most(job, band_rows) * columns.elements + 2 * L; }
+  int64_t packed_elements() const { return input_elements() + band_rows * columns.lanes + 2 * L; }
 
-  void pack_input(const T* input, int64_t row_begin, int64_t row_end, A* packed, int64_t step) const {
-    for (int64_t i = 0; i < source_rows(row_end - row_begin); ++i) {
-      const int64_t position = row_begin * job.stride_h - job.pad_top + i;
-      if (position < 0 || position >= job.source_height) continue;  // never read
-      pack_row_strided(Line<T>{input + position * job.source_width * step, job.source_width, step},
-                       -job.pad_left, packed + i * row_elements, pitch, job.stride_w);
+  void pack_input(const T* input, int64_t row_begin, int64_t row_end, A* packed, int64_t step) {
+    rows.list(row_begin, row_end);
+    for (int64_t slot = 0; slot < rows.count(); ++slot) {
+      pack_planned(Line<T>{input + rows.row(slot) * job.source_width * step, job.source_width, step}, columns,
+                   packed + slot * columns.elements);
     }
   }
 
   template <int Taps>
-  CONVX_INLINE void taps(const A* packed, const A* grad, int64_t row_begin, int64_t row_end, int64_t f,
-                         int64_t g, A* partial) const {
-    int64_t offset[Taps];
-    A* target = partial + (f * job.filter_width + g) * L;
+  CONVX_INLINE void add_taps(const A* packed, const A* grad, int64_t target_rows, int64_t f,
+                             const PackedTap* taps, A* partial) const {
+    const int64_t* offsets = rows.offsets(f);
+    const int64_t lanes = columns.lanes, rows_per_sum = rows_summed_apart(lanes / L);
+    const A* source[Taps];
     CONVX_UNROLLED
-    for (int t = 0; t < Taps; ++t) {
-      const int64_t shift = (g + t) * job.dilation_w;
-      offset[t] = shift % job.stride_w * pitch + shift / job.stride_w;
-    }
-    for (int64_t begin = row_begin; begin < row_end; begin += rows_per_sum) {
-      const int64_t end = minimum(begin + rows_per_sum, row_end);
+    for (int t = 0; t < Taps; ++t) source[t] = packed + taps[t].offset;
+    for (int64_t begin = 0; begin < target_rows; begin += rows_per_sum) {
+      const int64_t end = minimum(begin + rows_per_sum, target_rows);
       V sum[Taps] = {};
       for (int64_t row = begin; row < end; ++row) {
-        const int64_t position = row * job.stride_h - job.pad_top + f * job.dilation_h;
-        if (position < 0 || position >= job.source_height) continue;
-        const A* source = packed + ((row - row_begin) * job.stride_h + f * job.dilation_h) * row_elements;
-        const A* dy = grad + (row - row_begin) * grad_pitch;
-        for (int64_t column = 0; column < grad_pitch; column += L) {
-          const V d = load<L>(dy + column);
+        if (offsets[row] < 0) continue;
+        for (int64_t column = 0; column < lanes; column += L) {
+          const V dy = load<L>(grad + row * lanes + column);
           CONVX_UNROLLED
-          for (int t = 0; t < Taps; ++t) sum[t] += d * load<L>(source + offset[t] + column);
+          for (int t = 0; t < Taps; ++t) sum[t] += dy * load<L>(source[t] + offsets[row] + column);
         }
       }
       CONVX_UNROLLED
-      for (int t = 0; t < Taps; ++t) add_to<L>(target + t * L, sum[t]);
+      for (int t = 0; t < Taps; ++t) add_to<L>(partial + (f * job.filter_width + taps[t].tap) * L, sum[t]);
     }
   }
 
   void add(const T* grad_plane, int64_t row_begin, int64_t row_end, A* packed, A* partial,
            int64_t step) const {
-    A* grad = packed + source_rows(band_rows) * row_elements + 2 * L;
+    A* grad = packed + input_elements();
     for (int64_t row = row_begin; row < row_end; ++row) {
       pack_row(Line<T>{grad_plane + row * job.target_width * step, job.target_width, step}, 0,
-               grad + (row - row_begin) * grad_pitch, grad_pitch);
+               grad + (row - row_begin) * columns.lanes, columns.lanes);
     }
+    const TargetColumns& targets = columns.targets[0];
     for (int64_t f = 0; f < job.filter_height; ++f) {
-      int64_t g = 0;
-      for (; g + kTaps <= job.filter_width; g += kTaps) {
-        taps<kTaps>(packed, grad, row_begin, row_end, f, g, partial);
-      }
-      for (; g < job.filter_width; ++g) taps<1>(packed, grad, row_begin, row_end, f, g, partial);
+      const PackedTap* tap = columns.taps + targets.taps_begin;
+      int64_t left = targets.taps_end - targets.taps_begin;
+      for (; left >= kTaps; left -= kTaps, tap += kTaps)
+        add_taps<kTaps>(packed, grad, row_end - row_begin, f, tap, partial);
+      static_assert(kTaps == 4, "what is left is counted here");
+      if (left == 3) add_taps<3>(packed, grad, row_end - row_begin, f, tap, partial);
+      if (left == 2) add_taps<2>(packed, grad, row_end - row_begin, f, tap, partial);
+      if (left == 1) add_taps<1>(packed, grad, row_end - row_begin, f, tap, partial);
     }
   }
 

@@ -28,7 +28,7 @@ struct PlaneWeight {
   int64_t tasks() const { return job.slices * job.channels; }
 
   void run(int64_t begin, int64_t end) const {
-    const Kernel kernel{job};
+    Kernel kernel{job};
     const int64_t all_rows = job.batch * job.target_height;
     const int64_t partial_bytes = round_up(job.multiplier * kernel.partial_elements(), kLanes<A>) * sizeof(A);
     Scratch sums(partial_bytes), packed(kernel.packed_elements() * static_cast<int64_t>(sizeof(A)));

@@ -11,7 +11,11 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
 using depthwise::Algorithm;
+using depthwise::ColumnPlan;
 using depthwise::Job;
+using depthwise::PackedRun;
+using depthwise::PackedTap;
+using depthwise::TargetColumns;
 
 CONVX_INLINE int64_t minimum(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -21,9 +25,6 @@ CONVX_INLINE int64_t maximum(int64_t a, int64_t b) {
 }
 CONVX_INLINE int64_t ceil_divide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
-}
-CONVX_INLINE int64_t floor_divide(int64_t a, int64_t b) {
-  return a >= 0 ? a / b : -ceil_divide(-a, b);
 }
 CONVX_INLINE int64_t round_up(int64_t a, int64_t b) {
   return ceil_divide(a, b) * b;
@@ -136,6 +137,30 @@ CONVX_INLINE void zero_over(A* address, int64_t count) {
   for (int64_t i = 0; i < count; i += L) store<L>(address + i, Simd<A, L>{});
 }
 
+// Source position that tap meets at target, or -1.
+struct AxisRule {
+  int64_t pad, stride, dilation, source_size;
+  bool transposed;
+  CONVX_INLINE int64_t source(int64_t target, int64_t tap) const {
+    int64_t position = transposed ? target + pad - tap * dilation : target * stride - pad + tap * dilation;
+    if (transposed) {
+      if (position < 0 || position % stride != 0) return -1;
+      position /= stride;
+    }
+    return position >= 0 && position < source_size ? position : -1;
+  }
+  // Of the source positions that a target meets with so many taps, those in the image lie from here …
+  CONVX_INLINE int64_t first_source(int64_t target, int64_t taps) const {
+    const int64_t first = transposed ? target + pad - (taps - 1) * dilation : target * stride - pad;
+    return first <= 0 ? 0 : transposed ? (first - 1) / stride + 1 : first;
+  }
+  // … to here.
+  CONVX_INLINE int64_t last_source(int64_t target, int64_t taps) const {
+    const int64_t last = transposed ? target + pad : target * stride - pad + (taps - 1) * dilation;
+    return minimum(transposed ? last / stride : last, source_size - 1);
+  }
+};
+
 // A row of one plane in memory: width elements, step apart.
 template <class T>
 struct Line {
@@ -169,35 +194,49 @@ CONVX_INLINE void pack_row(const Line<T>& line, int64_t first, Accumulator<T>* p
   zero_over(packed + end, pitch - end);
 }
 
-// The same with the columns dealt out by their residue: column first + q * stride + r goes to
+// Columns first + 2 * q to packed[q], whole vectors from q on, none beyond end; where they end. Reads pairs,
+// whose second element must lie in the line too.
+template <int N, class T>
+CONVX_INLINE int64_t pack_every_other(const Line<T>& line, int64_t first, int64_t q, int64_t end,
+                                      Accumulator<T>* packed) {
+  for (; q + N <= end && first + 2 * (q + N) <= line.width; q += N) {
+    const T* data = line.data + first + 2 * q;
+    store<N>(packed + q, even_lanes(load<N>(data), load<N>(data + N)));
+  }
+  return q;
+}
+
+// As pack_row, for columns first, first + stride, …, `count` of them.
+template <class T>
+CONVX_INLINE void pack_columns(const Line<T>& line, int64_t first, int64_t stride, Accumulator<T>* packed,
+                               int64_t count) {
+  using A = Accumulator<T>;
+  constexpr int L = kLanes<A>;
+  if (stride == 1) return pack_row(line, first, packed, count);
+  if (line.data == nullptr) return zero_over(packed, count);
+  // q with 0 <= first + q * stride < width
+  const int64_t begin = minimum(first >= 0 ? 0 : ceil_divide(-first, stride), count);
+  const int64_t end =
+      maximum(minimum(first < line.width ? ceil_divide(line.width - first, stride) : 0, count), begin);
+  zero_over(packed, begin);
+  int64_t q = begin;
+  if constexpr (L >= 4) {
+    if (stride == 2 && line.step == 1) {
+      q = pack_every_other<L>(line, first, q, end, packed);
+      if constexpr (L >= 8) q = pack_every_other<L / 2>(line, first, q, end, packed);
+    }
+  }
+  for (; q < end; ++q) packed[q] = widen(line.data[(first + q * stride) * line.step]);
+  zero_over(packed + end, count - end);
+}
+
+// All columns from `first` on, dealt out by their residue: column first + q * stride + r goes to
 // packed[r * pitch + q].
 template <class T>
 CONVX_INLINE void pack_row_strided(const Line<T>& line, int64_t first, Accumulator<T>* packed, int64_t pitch,
                                    int64_t stride) {
-  using A = Accumulator<T>;
-  constexpr int L = kLanes<A>;
-  if (stride == 1) return pack_row(line, first, packed, pitch);
-  if (line.data == nullptr) return zero_over(packed, pitch * stride);
   for (int64_t residue = 0; residue < stride; ++residue) {
-    A* lane_row = packed + residue * pitch;
-    const int64_t offset = first + residue;
-    // q with 0 <= offset + q * stride < width
-    const int64_t begin = minimum(offset >= 0 ? 0 : ceil_divide(-offset, stride), pitch);
-    const int64_t end =
-        maximum(minimum(offset < line.width ? ceil_divide(line.width - offset, stride) : 0, pitch), begin);
-    zero_over(lane_row, begin);
-    int64_t q = begin;
-    if constexpr (L >= 4) {
-      if (stride == 2 && line.step == 1) {
-        // Reads pairs whose second element must lie in the line too.
-        for (; q + L <= end && offset + 2 * (q + L) <= line.width; q += L) {
-          const T* data = line.data + offset + 2 * q;
-          store<L>(lane_row + q, even_lanes(load<L>(data), load<L>(data + L)));
-        }
-      }
-    }
-    for (; q < end; ++q) lane_row[q] = widen(line.data[(offset + q * stride) * line.step]);
-    zero_over(lane_row + end, pitch - end);
+    pack_columns(line, first + residue, stride, packed + residue * pitch, pitch);
   }
 }
 
