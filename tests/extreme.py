@@ -78,18 +78,22 @@ def taps_of(case: Extreme) -> Iterator[tuple[int, int, Any, Any, np.ndarray[Any,
 
 
 def reference(case: Extreme, operation: str, input: Tensor, weight: Tensor, grad: Tensor) -> Tensor:
-    """In float64, from the definition: padding takes no part."""
+    """In float64, from the definition: padding takes no part, beside infinities and NaN neither."""
     x, w, dy = (t.double().numpy() for t in (input, weight, grad))
     x = x.reshape(case.batch, case.groups, -1, *case.size)
     w = w.reshape(case.groups, case.filters // case.groups, -1, *case.filter)
     dy = dy.reshape(case.batch, case.groups, -1, *case.out_size)
     output, input_grad, weight_grad = np.zeros_like(dy), np.zeros_like(x), np.zeros_like(w)
     for f, g, row, column, inside in taps_of(case):
-        seen = x[:, :, :, row, column] * inside
-        output += np.einsum("ngchw,gkc->ngkhw", seen, w[..., f, g])
-        weight_grad[..., f, g] = np.einsum("ngchw,ngkhw->gkc", seen, dy)
-        spread = np.einsum("ngkhw,gkc->ngchw", dy, w[..., f, g]) * inside
-        np.add.at(input_grad, (slice(None), slice(None), slice(None), row, column), spread)
+        seen = x[:, :, :, row, column]
+        if operation == "forward":
+            output += np.where(inside, np.einsum("ngchw,gkc->ngkhw", seen, w[..., f, g]), 0)
+        elif operation == "weight_grad":
+            joined = np.where(inside, seen, 0), np.where(inside, dy, 0)
+            weight_grad[..., f, g] = np.einsum("ngchw,ngkhw->gkc", *joined)
+        else:
+            spread = np.where(inside, np.einsum("ngkhw,gkc->ngchw", dy, w[..., f, g]), 0)
+            np.add.at(input_grad, (slice(None), slice(None), slice(None), row, column), spread)
     result = {"forward": output, "input_grad": input_grad, "weight_grad": weight_grad}[operation]
     shape = {"forward": grad.shape, "input_grad": input.shape, "weight_grad": weight.shape}[operation]
     return torch.from_numpy(result.reshape(shape))

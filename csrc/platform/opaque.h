@@ -25,4 +25,17 @@ CONVX_DEVICE void make_opaque(float& value) {
 #endif
 }
 
+// The one argument of a kernel, read anew: compilers for AMD read it once, at the kernel's start, and keep in
+// scalar registers what only its end needs.
+template <class Arguments>
+CONVX_DEVICE const Arguments& read_anew(const Arguments& arguments) {
+#if defined(CONVX_HIP) && defined(__HIP_DEVICE_COMPILE__)
+  auto* start = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(start));
+  return *(const Arguments*)start;
+#else
+  return arguments;
+#endif
+}
+
 }  // namespace convx

@@ -62,6 +62,14 @@ const std::map<std::string, Setter>& setters() {
       {"only", [](Case& c, const std::string& v) { c.only = v; }},
       {"orders", [](Case& c, const std::string& v) { c.orders = v; }},
       {"seed", [](Case& c, const std::string& v) { c.seed = std::stoull(v); }},
+      {"special",
+       [](Case& c, const std::string& v) {
+         std::string value, turn;
+         std::stringstream stream(v);
+         std::getline(std::getline(std::getline(stream, c.special_operand, ','), value, ','), turn);
+         c.special_value = std::stod(value);
+         c.special_turn = std::stoll(turn);
+       }},
       {"max_plans", [](Case& c, const std::string& v) { c.max_plans = std::stoll(v); }},
   };
   return table;

@@ -17,6 +17,10 @@ struct Case {
   std::string orders = "forward,reverse,shuffled";
   uint64_t seed = 1;
   int64_t max_plans = 1000;
+  // "input,nan,3": one pixel of each channel of this operand is so, others at each turn.
+  std::string special_operand;
+  double special_value = 0;
+  int64_t special_turn = 0;
 };
 
 // "key=value key=value …"; case.cpp lists the keys. Throws std::invalid_argument for an unknown one.

@@ -79,7 +79,8 @@ std::string compare(const ConvProblem& problem, const Buffer& result, const std:
     put<T>(rounded, 0, expected[i]);
     const double want = get<T>(rounded, 0), got = get<T>(result, i);
     const double allowed = tolerance * std::fmax(std::fabs(want), 1);
-    const bool right = got == want || std::fabs(got - want) <= allowed;
+    const bool both_nan = std::isnan(got) && std::isnan(want);
+    const bool right = got == want || both_nan || std::fabs(got - want) <= allowed;
     if (right) continue;
     if (wrong++ == 0) first = static_cast<int64_t>(i);
   }
@@ -99,6 +100,20 @@ std::string text_of(const Plan& plan) {
   return text.str();
 }
 
+// Puts the case's special value into a pixel of each channel, elsewhere in each, of one of the images.
+template <class T>
+void put_special(const Case& it, int64_t channels, int64_t plane, Buffer& buffer,
+                 std::vector<double>& values) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const int64_t image = (it.special_turn + c) % it.problem.batch;
+    const int64_t pixel = (it.special_turn * channels + c) % plane;
+    const int64_t index = it.problem.layout == Layout::nhwc ? (image * plane + pixel) * channels + c
+                                                            : (image * channels + c) * plane + pixel;
+    values[index] = it.special_value;
+    put<T>(buffer, index, it.special_value);
+  }
+}
+
 template <class T>
 int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const ConvProblem& problem = it.problem;
@@ -111,6 +126,12 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
                           it.seed + 1, operands.weight);
   Buffer bias = fill<T>(problem.has_bias ? problem.out_channels : none, it.seed + 2, operands.bias);
   Buffer output_grad = fill<T>(forward ? none : problem.output_elements(), it.seed + 3, operands.output_grad);
+  if (it.special_operand == "input") {
+    put_special<T>(it, problem.in_channels, problem.in_height * problem.in_width, input, operands.input);
+  } else if (it.special_operand == "output_grad") {
+    put_special<T>(it, problem.out_channels, problem.out_height * problem.out_width, output_grad,
+                   operands.output_grad);
+  }
   const std::vector<double> expected = reference(problem, operands);
   int failures = 0;
   for (const Plan& plan : plans) {

@@ -3,9 +3,11 @@
 // and meets the last output rows, which wait in registers (row reuse), and each of its columns meets all
 // outputs of the tile (column reuse).
 #pragma once
+#include "../exact_products.cuh"
 #include "../packed.cuh"
 #include "../partial_sum.cuh"
 #include "geometry.h"
+#include "platform/opaque.h"
 #include "platform/overlap.h"
 #include "platform/platform.h"
 #include "tiles.h"
@@ -56,8 +58,9 @@ CONVX_DEVICE uint32_t inside_mask(int column, int width) {
 // Columns: output columns of a tile.
 template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns>
 CONVX_KERNEL((kChannelsWeightThreads<T, Lanes, Filter, Stride, Channels, Columns>), 1)
-channels_weight_kernel(ChannelsWeightArguments a) {
+channels_weight_kernel(ChannelsWeightArguments arguments) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
+  const ChannelsWeightArguments& a = arguments;
   constexpr int kTaps = Filter * Filter, kWindow = (Columns - 1) * Stride + Filter;
   constexpr int kRing = (Filter + Stride - 1) / Stride;  // output rows that an input row meets
   constexpr bool kRowSums = sizeof(T) == 4;
@@ -190,6 +193,41 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     }
   }
 
+  // The slice's products of one tap of a writer's channel and tile.
+  const auto exact_sum = [&arguments](uint32_t writer, int c, int tap) {
+    const ChannelsWeightArguments& a = read_anew(arguments);
+    const int slice = blockIdx.x / a.blocks;
+    const int first_tile = a.vectors.quotient(writer), r = tap / Filter;
+    const int64_t channel = static_cast<int64_t>(writer - first_tile * a.vectors.divisor) * Channels + c;
+    float sum = 0;
+    for (int unit = static_cast<int>(a.units * slice / a.slices);
+         unit < static_cast<int>(a.units * (slice + 1) / a.slices); ++unit) {
+      const int row_chunk = a.unit_tiles.quotient(unit), image = a.chunks.quotient(row_chunk);
+      const int tile = first_tile + unit - row_chunk * static_cast<int>(a.unit_tiles.divisor);
+      const int begin =
+          a.first_step + (row_chunk - image * static_cast<int>(a.chunks.divisor)) * a.chunk_steps;
+      const ExactProducts<T> products{
+          static_cast<const T*>(a.input) + int64_t(image) * a.in_height * a.in_width * a.channels + channel,
+          static_cast<const T*>(a.output_grad) + int64_t(image) * a.out_height * a.out_width * a.channels +
+              channel,
+          a.in_height,
+          a.in_width,
+          a.out_height,
+          a.out_width,
+          int64_t(a.in_width) * a.channels,
+          int64_t(a.out_width) * a.channels,
+          a.channels,
+          a.channels,
+          Stride,
+          Stride,
+          r - a.padding_top,
+          tap % Filter - a.padding_left};
+      for (int step = begin; step < begin + a.chunk_steps && step < a.end_step; ++step) {
+        sum += products.of_row(step - r / Stride, tile * Columns, (tile + 1) * Columns, 1);
+      }
+    }
+    return sum;
+  };
   const bool direct = a.slices == 1 && a.across_tiles == 1;
   const auto write = [&](uint32_t writer, int c, int tap, float total) {
     const int tile = a.vectors.quotient(writer);
@@ -206,6 +244,14 @@ channels_weight_kernel(ChannelsWeightArguments a) {
     if (!active) return;
     CONVX_UNROLL
     for (int i = 0; i < Channels * kTaps; ++i) write(flat, i / kTaps, i % kTaps, sum[i / kTaps][i % kTaps]);
+    float zero = 0;
+    CONVX_UNROLL
+    for (int i = 0; i < Channels * kTaps; ++i) zero = multiply_add(sum[i / kTaps][i % kTaps], 0.0f, zero);
+    if (is_finite(zero)) return;
+    CONVX_NO_UNROLL
+    for (int i = 0; i < Channels * kTaps; ++i) {
+      write(flat, i / kTaps, i % kTaps, exact_sum(flat, i / kTaps, i % kTaps));
+    }
     return;
   }
   // All threads add up the shares, a channel at a time: [tap][share][place].
@@ -229,7 +275,10 @@ channels_weight_kernel(ChannelsWeightArguments a) {
       }
       CONVX_UNROLL
       for (int pair = 0; pair < kApart - 1; ++pair) part[kApart + pair] = part[2 * pair] + part[2 * pair + 1];
-      write(static_cast<uint32_t>(block) * a.across + column, c, tap, part[2 * kApart - 2]);
+      const uint32_t writer = static_cast<uint32_t>(block) * a.across + column;
+      float total = part[2 * kApart - 2];
+      if (!is_finite(total)) total = exact_sum(writer, c, tap);
+      write(writer, c, tap, total);
     }
   }
 }

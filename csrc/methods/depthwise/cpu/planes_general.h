@@ -223,27 +223,36 @@ struct PlaneWeightGeneral {
     }
   }
 
+  // A band's part of neighbouring taps of a filter row, which meets the image from the targets `met` on.
   template <int Taps>
-  CONVX_INLINE void add_taps(const A* packed, const A* grad, int64_t target_rows, int64_t f,
+  CONVX_INLINE void add_taps(const A* packed, const A* grad, const Joined& met, int64_t f,
                              const PackedTap* taps, A* partial) const {
     const int64_t* offsets = rows.offsets(f);
-    const int64_t lanes = columns.lanes, rows_per_sum = rows_summed_apart(lanes / L);
+    const int64_t lanes = columns.lanes;
     const A* source[Taps];
+    ColumnRuns runs(job.target_width);
     CONVX_UNROLLED
-    for (int t = 0; t < Taps; ++t) source[t] = packed + taps[t].offset;
-    for (int64_t begin = 0; begin < target_rows; begin += rows_per_sum) {
-      const int64_t end = minimum(begin + rows_per_sum, target_rows);
+    for (int t = 0; t < Taps; ++t) {
+      source[t] = packed + taps[t].offset;
+      runs.add_tap({taps[t].begin, taps[t].end});
+    }
+    const int64_t columns_per_sum = rows_summed_apart(maximum(met.end - met.begin, 1)) * L;
+    for (int64_t run = 0, run_end = 0; run < job.target_width; run = run_end) {
+      run_end = minimum(runs.run_end<L>(run), run + columns_per_sum);
       V sum[Taps] = {};
-      for (int64_t row = begin; row < end; ++row) {
-        if (offsets[row] < 0) continue;
-        for (int64_t column = 0; column < lanes; column += L) {
+      for (int64_t column = run; column < run_end; column += L) {
+        for (int64_t row = met.begin; row < met.end; ++row) {
           const V dy = load<L>(grad + row * lanes + column);
           CONVX_UNROLLED
           for (int t = 0; t < Taps; ++t) sum[t] += dy * load<L>(source[t] + offsets[row] + column);
         }
       }
+      const bool is_whole = runs.is_whole<L>(run);
       CONVX_UNROLLED
-      for (int t = 0; t < Taps; ++t) add_to<L>(partial + (f * job.filter_width + taps[t].tap) * L, sum[t]);
+      for (int t = 0; t < Taps; ++t) {
+        if (!is_whole) sum[t] = joined_lanes<A, L>(run, {taps[t].begin, taps[t].end}) ? sum[t] : V{};
+        add_to<L>(partial + (f * job.filter_width + taps[t].tap) * L, sum[t]);
+      }
     }
   }
 
@@ -256,14 +265,15 @@ struct PlaneWeightGeneral {
     }
     const TargetColumns& targets = columns.targets[0];
     for (int64_t f = 0; f < job.filter_height; ++f) {
+      const int64_t first = row_begin * job.stride_h - job.pad_top + f * job.dilation_h;
+      const Joined met = joined(first, job.stride_h, job.source_height, row_end - row_begin);
       const PackedTap* tap = columns.taps + targets.taps_begin;
       int64_t left = targets.taps_end - targets.taps_begin;
-      for (; left >= kTaps; left -= kTaps, tap += kTaps)
-        add_taps<kTaps>(packed, grad, row_end - row_begin, f, tap, partial);
+      for (; left >= kTaps; left -= kTaps, tap += kTaps) add_taps<kTaps>(packed, grad, met, f, tap, partial);
       static_assert(kTaps == 4, "what is left is counted here");
-      if (left == 3) add_taps<3>(packed, grad, row_end - row_begin, f, tap, partial);
-      if (left == 2) add_taps<2>(packed, grad, row_end - row_begin, f, tap, partial);
-      if (left == 1) add_taps<1>(packed, grad, row_end - row_begin, f, tap, partial);
+      if (left == 3) add_taps<3>(packed, grad, met, f, tap, partial);
+      if (left == 2) add_taps<2>(packed, grad, met, f, tap, partial);
+      if (left == 1) add_taps<1>(packed, grad, met, f, tap, partial);
     }
   }
 

@@ -16,6 +16,54 @@ struct PlaneView {
   }
 };
 
+// Outputs of one axis, from begin to end - 1, that a tap joins with the image.
+struct Joined {
+  int64_t begin, end;
+};
+
+// Output i of `count` meets pixel first + i * stride.
+CONVX_INLINE Joined joined(int64_t first, int64_t stride, int64_t size, int64_t count) {
+  const int64_t begin = minimum(first < 0 ? ceil_divide(-first, stride) : 0, count);
+  const int64_t end = minimum(first < size ? ceil_divide(size - first, stride) : 0, count);
+  return {begin, maximum(begin, end)};
+}
+
+// Which lanes of the vector that begins at a column are joined.
+template <class A, int L>
+CONVX_INLINE auto joined_lanes(int64_t column, const Joined& columns) {
+  using I = decltype(Simd<A, L>{} < Simd<A, L>{});
+  I lane;
+  CONVX_UNROLLED
+  for (int i = 0; i < L; ++i) lane[i] = i;
+  const I begin = I{} + static_cast<int>(minimum(maximum(columns.begin - column, 0), L));
+  const I end = I{} + static_cast<int>(minimum(maximum(columns.end - column, 0), L));
+  return (lane >= begin) & (lane < end);
+}
+
+// An output gradient's columns in vectors. Zeros stand for what lies outside, and their products with
+// infinity and NaN are NaN: vectors in which some tap does not join all lanes are summed apart, and the sums
+// lose those lanes.
+class ColumnRuns {
+ public:
+  explicit ColumnRuns(int64_t columns) : all_{0, columns} {}
+  void add_tap(const Joined& columns) {
+    all_ = {maximum(all_.begin, columns.begin), minimum(all_.end, columns.end)};
+  }
+  // Whether all taps join all lanes of the vector that begins at this column.
+  template <int L>
+  bool is_whole(int64_t column) const {
+    return column >= all_.begin && column + L <= all_.end;
+  }
+  // The end of the vectors from this one on that are summed together.
+  template <int L>
+  int64_t run_end(int64_t column) const {
+    return is_whole<L>(column) ? column + (all_.end - column) / L * L : column + L;
+  }
+
+ private:
+  Joined all_;
+};
+
 // What both weight gradients of NCHW share. A task is (slice, input channel); a slice is a part of the rows
 // of the whole batch, cut into bands that fit the cache.
 template <class T, class Kernel>
@@ -73,8 +121,32 @@ struct PlaneWeightRows {
   using V = Simd<A, L>;
   static constexpr bool kWide = kRegisters == 32;
   static constexpr int kRows = Filter == 3 ? 3 : kWide ? 3 : (Filter == 5 ? 2 : 1);
-  static constexpr int kSteps =
-      (kRows + Stride - 1) / Stride;  // output rows that one step of input rows meets
+
+  // The packed rows of a band, and the output rows that each row of the filter joins with the image.
+  struct Band {
+    const A *source, *grad;
+    int64_t grad_count;
+    Joined rows[Filter];
+  };
+  // The columns of the output gradient that each column of the filter joins with it.
+  struct Columns {
+    Joined joined[Filter];
+    ColumnRuns runs;
+    explicit Columns(const Job& job) : runs(job.target_width) {
+      for (int g = 0; g < Filter; ++g) {
+        joined[g] =
+            CONVX_SIMD_NAMESPACE::joined(g - job.pad_left, Stride, job.source_width, job.target_width);
+        runs.add_tap(joined[g]);
+      }
+    }
+  };
+  // Columns of the output gradient that are summed together. Not whole: of one vector, of which each column
+  // of the filter has some lanes.
+  struct Run {
+    int64_t begin, end;
+    bool is_whole;
+    decltype(V{} < V{}) lanes[Filter];
+  };
 
   const Job& job;
   int64_t column_blocks = ceil_divide(job.target_width, L);
@@ -85,60 +157,89 @@ struct PlaneWeightRows {
       job.target_height,
       maximum(8, kBandBytes / ((row_elements * Stride + grad_pitch) * static_cast<int64_t>(sizeof(A)))));
 
-  // Input rows a band needs, and those that the last steps touch with an output row of zeros.
-  int64_t source_rows(int64_t rows) const { return (rows + kSteps + 1) * Stride + Filter; }
+  Columns columns{job};
+
+  int64_t source_rows(int64_t rows) const { return (rows - 1) * Stride + Filter; }
   int64_t partial_elements() const { return Filter * Filter * L; }
   int64_t packed_elements() const {
-    return source_rows(band_rows) * row_elements + (band_rows + 2 * kSteps) * grad_pitch + 4 * kLanes<A>;
+    return source_rows(band_rows) * row_elements + band_rows * grad_pitch + 4 * kLanes<A>;
   }
 
   void pack_input(const T* input, int64_t row_begin, int64_t row_end, A* packed, int64_t step) const {
-    const int64_t needed = (row_end - row_begin - 1) * Stride + Filter;
     for (int64_t i = 0; i < source_rows(row_end - row_begin); ++i) {
       const int64_t position = row_begin * Stride - job.pad_top + i;
-      const bool exists = i < needed && position >= 0 && position < job.source_height;
-      const Line<T> line{exists ? input + position * job.source_width * step : nullptr, job.source_width,
-                         step};
-      pack_row_strided(line, -job.pad_left, packed + i * row_elements, pitch, Stride);
+      if (position < 0 || position >= job.source_height) continue;  // never read
+      pack_row_strided(Line<T>{input + position * job.source_width * step, job.source_width, step},
+                       -job.pad_left, packed + i * row_elements, pitch, Stride);
     }
   }
 
-  // Sums of Rows filter rows from first_row on. Step t loads input rows t * Stride … + Stride - 1 (shifted by
-  // first_row) and output rows t, t - 1, …: filter row r + Stride * k joins input row r of the step and t -
-  // k.
+  // Of the input row that filter row f meets at an output row.
+  CONVX_INLINE V input_of(const Band& band, int64_t row, int f, int g, int64_t column) const {
+    return load<L>(band.source + (row * Stride + f) * row_elements + column + (g % Stride) * pitch +
+                   g / Stride);
+  }
+
+  // Output rows begin to end - 1 by filter row first_row + f alone.
   template <int Rows>
-  CONVX_INLINE void filter_rows(const A* packed, const A* grad, int64_t steps, int first_row,
-                                A* partial) const {
-    constexpr int kBack = (Rows + Stride - 1) / Stride;
-    const int64_t blocks_per_sum = rows_summed_apart(steps);
-    for (int64_t begin = 0; begin < column_blocks; begin += blocks_per_sum) {
-      const int64_t end = minimum(begin + blocks_per_sum, column_blocks);
-      V sum[Rows][Filter] = {};
-      for (int64_t block = begin; block < end; ++block) {
-        const A* source = packed + first_row * row_elements + block * L;
-        const A* target = grad + block * L;
-        for (int64_t t = 0; t < steps; ++t, source += Stride * row_elements, target += grad_pitch) {
-          V dy[kBack];
+  CONVX_INLINE void add_rows(const Band& band, int first_row, int f, int64_t begin, int64_t end,
+                             int64_t column, V (&sum)[Rows][Filter]) const {
+    for (int64_t row = begin; row < end; ++row) {
+      const V dy = load<L>(band.grad + row * grad_pitch + column);
+      CONVX_UNROLLED
+      for (int g = 0; g < Filter; ++g) sum[f][g] += input_of(band, row, first_row + f, g, column) * dy;
+    }
+  }
+
+  // Sums of Rows filter rows from first_row on. Step t loads input rows t * Stride … + Stride - 1 and output
+  // rows t, t - 1, …: filter row r + Stride * k joins input row r of the step and output row t - k. Rows that
+  // the steps would join with ones that don't exist go one by one.
+  template <int Rows>
+  CONVX_INLINE void filter_rows(const Band& band, int first_row, const Run& run, A* partial) const {
+    constexpr int kBack = (Rows + Stride - 1) / Stride, kStepRows = Stride < Rows ? Stride : Rows;
+    const Joined* rows = band.rows + first_row;
+    int64_t step_begin = 0, step_end = band.grad_count;
+    CONVX_UNROLLED
+    for (int f = 0; f < Rows; ++f) {
+      step_begin = maximum(step_begin, rows[f].begin + f / Stride);
+      step_end = minimum(step_end, rows[f].end + f / Stride);
+    }
+    step_end = maximum(step_begin, step_end);
+    V sum[Rows][Filter] = {};
+    for (int64_t column = run.begin; column < run.end; column += L) {
+      CONVX_UNROLLED
+      for (int f = 0; f < Rows; ++f) {
+        add_rows(band, first_row, f, rows[f].begin, minimum(step_begin - f / Stride, rows[f].end), column,
+                 sum);
+      }
+      for (int64_t t = step_begin; t < step_end; ++t) {
+        V dy[kBack];
+        CONVX_UNROLLED
+        for (int k = 0; k < kBack; ++k) dy[k] = load<L>(band.grad + (t - k) * grad_pitch + column);
+        CONVX_UNROLLED
+        for (int r = 0; r < kStepRows; ++r) {
           CONVX_UNROLLED
-          for (int k = 0; k < kBack; ++k) dy[k] = load<L>(target - k * grad_pitch);
-          CONVX_UNROLLED
-          for (int r = 0; r < (Stride < Rows ? Stride : Rows); ++r) {
+          for (int g = 0; g < Filter; ++g) {
+            V x = input_of(band, t, first_row + r, g, column);
+            keep(x);
             CONVX_UNROLLED
-            for (int g = 0; g < Filter; ++g) {
-              V x = load<L>(source + r * row_elements + (g % Stride) * pitch + g / Stride);
-              keep(x);
-              CONVX_UNROLLED
-              for (int k = 0; k < kBack; ++k) {
-                if (r + Stride * k < Rows) sum[r + Stride * k][g] += x * dy[k];
-              }
+            for (int k = 0; k < kBack; ++k) {
+              if (r + Stride * k < Rows) sum[r + Stride * k][g] += x * dy[k];
             }
           }
         }
       }
       CONVX_UNROLLED
       for (int f = 0; f < Rows; ++f) {
-        CONVX_UNROLLED
-        for (int g = 0; g < Filter; ++g) add_to<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
+        add_rows(band, first_row, f, maximum(step_end - f / Stride, rows[f].begin), rows[f].end, column, sum);
+      }
+    }
+    CONVX_UNROLLED
+    for (int f = 0; f < Rows; ++f) {
+      CONVX_UNROLLED
+      for (int g = 0; g < Filter; ++g) {
+        if (!run.is_whole) sum[f][g] = run.lanes[g] ? sum[f][g] : V{};
+        add_to<L>(partial + ((first_row + f) * Filter + g) * L, sum[f][g]);
       }
     }
   }
@@ -146,21 +247,28 @@ struct PlaneWeightRows {
   void add(const T* grad_plane, int64_t row_begin, int64_t row_end, A* packed, A* partial,
            int64_t step) const {
     A* grad = packed + source_rows(band_rows) * row_elements + 2 * kLanes<A>;
-    const int64_t rows = row_end - row_begin;
-    for (int64_t i = -kSteps; i < rows + kSteps; ++i) {
-      const bool exists = i >= 0 && i < rows;
-      const Line<T> line{exists ? grad_plane + (row_begin + i) * job.target_width * step : nullptr,
-                         job.target_width, step};
-      pack_row(line, 0, grad + (i + kSteps) * grad_pitch, grad_pitch);
+    const int64_t count = row_end - row_begin;
+    for (int64_t i = 0; i < count; ++i) {
+      const Line<T> line{grad_plane + (row_begin + i) * job.target_width * step, job.target_width, step};
+      pack_row(line, 0, grad + i * grad_pitch, grad_pitch);
     }
-    grad += kSteps * grad_pitch;
-    int first_row = 0;
-    for (; first_row + kRows <= Filter; first_row += kRows) {
-      filter_rows<kRows>(packed, grad, rows + (kRows + Stride - 1) / Stride - 1, first_row, partial);
+    Band band{packed, grad, count, {}};
+    for (int f = 0; f < Filter; ++f) {
+      band.rows[f] = joined(row_begin * Stride - job.pad_top + f, Stride, job.source_height, count);
     }
-    constexpr int kRest = Filter % kRows;
-    if constexpr (kRest != 0) {
-      filter_rows<kRest>(packed, grad, rows + (kRest + Stride - 1) / Stride - 1, first_row, partial);
+    const int64_t columns_per_sum = rows_summed_apart(count) * L;
+    Run run;
+    for (run.begin = 0; run.begin < job.target_width; run.begin = run.end) {
+      run.end = minimum(columns.runs.template run_end<L>(run.begin), run.begin + columns_per_sum);
+      run.is_whole = columns.runs.template is_whole<L>(run.begin);
+      for (int g = 0; !run.is_whole && g < Filter; ++g) {
+        run.lanes[g] = joined_lanes<A, L>(run.begin, columns.joined[g]);
+      }
+      int first_row = 0;
+      for (; first_row + kRows <= Filter; first_row += kRows)
+        filter_rows<kRows>(band, first_row, run, partial);
+      constexpr int kRest = Filter % kRows;
+      if constexpr (kRest != 0) filter_rows<kRest>(band, first_row, run, partial);
     }
   }
 

@@ -144,10 +144,12 @@ void launch_weight_grad(const Plan& plan, const ConvProblem& problem, const Poin
   shape.divide_out_width = divide_by(problem.out_width);
 
   const int64_t blocks = shape.slices * shape.tap_blocks * shape.channel_blocks;
-  launch_in_turn(weight_grad<Lanes, T, ChannelsLast, TapRows, TapColumns>, "depthwise direct weight_grad",
-                 Grid{static_cast<uint32_t>(blocks)}, kWeightThreads, 0, stream,
-                 static_cast<const T*>(pointers.input), static_cast<const T*>(pointers.output_grad),
-                 static_cast<T*>(pointers.result), static_cast<Accumulator<T>*>(pointers.workspace), shape);
+  launch_in_turn(
+      weight_grad<Lanes, T, ChannelsLast, TapRows, TapColumns>, "depthwise direct weight_grad",
+      Grid{static_cast<uint32_t>(blocks)}, kWeightThreads, 0, stream,
+      WeightArguments<T>{static_cast<const T*>(pointers.input), static_cast<const T*>(pointers.output_grad),
+                         static_cast<T*>(pointers.result), static_cast<Accumulator<T>*>(pointers.workspace),
+                         shape});
   if (shape.slices > 1) {
     sum_slices<T>(pointers.workspace, pointers.result, shape.slices, problem.out_channels,
                   problem.filter_height * problem.filter_width, false, stream);

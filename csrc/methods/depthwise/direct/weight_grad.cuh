@@ -3,7 +3,9 @@
 // with the rectangle's sums in registers, four output rows at a time so that an input row is loaded once for
 // all the taps that meet it. Sums are joined in a fixed order; slices are added by a second kernel.
 #pragma once
+#include "methods/depthwise/exact_products.cuh"
 #include "methods/depthwise/partial_sum.cuh"
+#include "platform/opaque.h"
 #include "platform/overlap.h"
 #include "platform/platform.h"
 
@@ -26,10 +28,18 @@ struct WeightShape {
   FastDivide divide_spacing, divide_tile_rows, divide_out_width;
 };
 
-// With one slice the sums go to result, with several to workspace [slice][weight].
+template <class T>
+struct WeightArguments {
+  const T* input;
+  const T* output_grad;
+  T* result;                  // the sums with one slice,
+  Accumulator<T>* workspace;  // with several these: [slice][weight]
+  WeightShape shape;
+};
+
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>
 CONVX_KERNEL(kWeightThreads, sizeof(Accumulator<T>) == 4 && TapRows * TapColumns <= 25 ? 3 : 2)
-weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* workspace, WeightShape shape) {
+weight_grad(WeightArguments<T> arguments) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   using A = Accumulator<T>;
   constexpr int kWarps = kWeightThreads / Lanes;
@@ -37,6 +47,9 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
   constexpr int kColumns = ChannelsLast ? Lanes : 1;
   CONVX_SHARED(A, partial, [kWarps * kTaps * kColumns]);
 
+  T* result = arguments.result;
+  Accumulator<T>* workspace = arguments.workspace;
+  WeightShape shape = arguments.shape;
   keep_per_lane(result);
   keep_per_lane(workspace);
   keep_per_lane(shape.in_image);
@@ -59,8 +72,8 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
   const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
   const int channel = channel_block * kColumns + (ChannelsLast ? lane : 0);
   const bool active = channel < shape.out_channels;
-  const T* const in_plane = input + (active ? channel / shape.multiplier * shape.in_plane : 0);
-  const T* const out_plane = output_grad + (active ? channel * shape.out_plane : 0);
+  const T* const in_plane = arguments.input + (active ? channel / shape.multiplier * shape.in_plane : 0);
+  const T* const out_plane = arguments.output_grad + (active ? channel * shape.out_plane : 0);
 
   take_turn();
   A sum[TapRows][TapColumns];
@@ -142,7 +155,47 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
     if (lane < kTaps) partial[warp * kTaps + lane] = total;
   }
   block_barrier();
-  for (int i = threadIdx.x; i < kTaps * kColumns; i += kWeightThreads) {
+  // The slice's products of one tap of a channel. Where lanes are not channels, each of a warp's takes some
+  // columns.
+  const auto exact_sum = [&](int result_channel, int filter_row, int filter_column) {
+    const WeightArguments<T>& end = read_anew(arguments);
+    const WeightShape& shape = end.shape;
+    const int64_t slice = blockIdx.x / shape.channel_blocks / shape.tap_blocks;
+    const int64_t first = shape.units * slice / shape.slices;
+    const int64_t last = shape.units * (slice + 1) / shape.slices;
+    A sum = 0;
+    CONVX_NO_UNROLL
+    for (int64_t unit = first; unit < last; ++unit) {
+      const int64_t image = unit / shape.tile_rows;
+      const int tile = static_cast<int>(unit - image * shape.tile_rows);
+      const int group = shape.divide_spacing.quotient(tile);
+      const int u = group * shape.spacing * kWeightRows + tile - group * shape.spacing;
+      const ExactProducts<T> products{
+          end.input + image * shape.in_image + result_channel / shape.multiplier * shape.in_plane,
+          end.output_grad + image * shape.out_image + result_channel * shape.out_plane,
+          shape.in_height,
+          shape.in_width,
+          shape.out_height,
+          shape.out_width,
+          shape.in_row,
+          shape.out_row,
+          shape.in_column,
+          shape.out_column,
+          shape.stride_h,
+          shape.stride_w,
+          filter_row * shape.dilation_h - shape.padding_top,
+          filter_column * shape.dilation_w - shape.padding_left};
+      CONVX_NO_UNROLL
+      for (int t = 0; t < kWeightRows; ++t) {
+        sum += products.of_row(u + shape.spacing * t, ChannelsLast ? 0 : lane, shape.out_width,
+                               ChannelsLast ? 1 : Lanes);
+      }
+    }
+    return ChannelsLast ? sum : segment_sum<Lanes, Lanes>(sum);
+  };
+  constexpr int kWriters = ChannelsLast ? kWeightThreads : kWarps;  // threads, or warps
+  CONVX_NO_UNROLL
+  for (int i = ChannelsLast ? threadIdx.x : warp; i < kTaps * kColumns; i += kWriters) {
     const int tap = i / kColumns;
     const int result_channel = channel_block * kColumns + i % kColumns;
     const int j = tap / TapColumns, filter_column = tap_column_begin + tap % TapColumns;
@@ -151,6 +204,8 @@ weight_grad(const T* input, const T* output_grad, T* result, Accumulator<T>* wor
     A value = 0;
     for (int w = 0; w < kWarps; ++w) value += partial[w * kTaps * kColumns + i];
     const int filter_row = phase + shape.period * (tap_row_begin + j);
+    if (!is_finite(value)) value = exact_sum(result_channel, filter_row, filter_column);
+    if (!ChannelsLast && lane != 0) continue;
     const int64_t taps = static_cast<int64_t>(shape.filter_height) * shape.filter_width;
     const int64_t index = result_channel * taps + filter_row * shape.filter_width + filter_column;
     if (shape.slices == 1) {

@@ -2,9 +2,11 @@
 // over strips of rows. Each input row is loaded once for all the output rows it meets (row reuse) and the
 // columns at a strip's edges come from the neighbouring lanes (column reuse).
 #pragma once
+#include "../exact_products.cuh"
 #include "../packed.cuh"
 #include "../partial_sum.cuh"
 #include "geometry.h"
+#include "platform/opaque.h"
 #include "platform/overlap.h"
 #include "platform/platform.h"
 
@@ -72,8 +74,9 @@ CONVX_DEVICE void exchange_strip_columns(const Packed<Own / kPerWord<T>>& strip,
 // the units), channel fastest, so that neighbouring blocks read neighbouring planes.
 template <class T, int Lanes, int Filter, int Stride, int Columns, bool Aligned, int Ahead>
 CONVX_KERNEL((kStripWeightThreads<Lanes, Filter, Columns, Aligned>), 1)
-strip_weight_kernel(StripWeightArguments a) {
+strip_weight_kernel(StripWeightArguments arguments) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
+  const StripWeightArguments& a = arguments;
   constexpr int kRows = kStripWeightRows, kInputRows = (kRows - 1) * Stride + Filter, kTaps = Filter * Filter;
   constexpr int kOutputs = Columns / Stride, kWindow = (kOutputs - 1) * Stride + Filter;
   constexpr int kWords = Columns / kPerWord<T>, kGradWords = (kOutputs + kPerWord<T> - 1) / kPerWord<T>;
@@ -150,7 +153,7 @@ strip_weight_kernel(StripWeightArguments a) {
     }
   }
 
-  // Lanes beside the strips met zeros alone, unless the input holds infinities.
+  // Lanes beside the strips met zeros alone.
   CONVX_UNROLL
   for (int tap = 0; tap < kTaps; ++tap) sum[tap] = owns ? float(sum[tap]) : 0.0f;
   constexpr int kMostWarps = kStripWeightThreads<Lanes, Filter, Columns, Aligned> / 32;
@@ -168,14 +171,55 @@ strip_weight_kernel(StripWeightArguments a) {
     }
   }
   block_barrier();
-  for (int tap = threadIdx.x; tap < kTaps; tap += blockDim.x) {
+  const StripWeightArguments& end = read_anew(arguments);
+  uint32_t block = blockIdx.x;
+  make_opaque(block);  // nothing of what follows waits in registers, which are scarce until here
+  const int end_channel = block % end.channels, end_slice = block / end.channels;
+  // The slice's products of one tap, of which each lane takes some columns.
+  const auto exact_sum = [&](int tap) {
+    const int first = static_cast<int>(end.units * end_slice / end.slices);
+    const int last = static_cast<int>(end.units * (end_slice + 1) / end.slices);
+    float sum = 0;
+    CONVX_NO_UNROLL
+    for (int unit = first; unit < last; ++unit) {
+      const int row_group = end.tiles.quotient(unit), image = end.groups.quotient(row_group);
+      const int out_row = (row_group - image * static_cast<int>(end.groups.divisor)) * kRows;
+      const int tile = unit - row_group * static_cast<int>(end.tiles.divisor);
+      const int columns = end.strips * kOutputs;
+      const int64_t plane = static_cast<int64_t>(image) * end.channels + end_channel;
+      const ExactProducts<T> products{
+          static_cast<const T*>(end.input) + plane * end.in_height * end.in_width,
+          static_cast<const T*>(end.output_grad) + plane * end.out_height * end.out_width,
+          end.in_height,
+          end.in_width,
+          end.out_height,
+          end.out_width,
+          end.in_width,
+          end.out_width,
+          1,
+          1,
+          Stride,
+          Stride,
+          tap / Filter - end.padding_top,
+          tap % Filter - Filter / 2 + end.first_column};
+      CONVX_NO_UNROLL
+      for (int row = out_row; row < out_row + kRows; ++row) {
+        sum += products.of_row(row, tile * columns + lane, (tile + 1) * columns, Lanes);
+      }
+    }
+    return segment_sum<Lanes, Lanes>(sum);
+  };
+  CONVX_NO_UNROLL
+  for (int tap = warp; tap < kTaps; tap += warps) {
     float total = 0;
     for (int i = 0; i < warps; ++i) total += warp_sums[i][tap];
-    const int64_t target = (static_cast<int64_t>(slice) * a.channels + channel) * kTaps + tap;
-    if (a.slices == 1) {
-      static_cast<T*>(a.result)[target] = narrow<T>(total);
+    if (!is_finite(total)) total = exact_sum(tap);
+    if (lane != 0) continue;
+    const int64_t target = (static_cast<int64_t>(end_slice) * end.channels + end_channel) * kTaps + tap;
+    if (end.slices == 1) {
+      static_cast<T*>(end.result)[target] = narrow<T>(total);
     } else {
-      static_cast<float*>(a.result)[target] = total;
+      static_cast<float*>(end.result)[target] = total;
     }
   }
 }
