@@ -19,7 +19,7 @@ from torch import Tensor
 import convx
 import convx.functional as F
 from convx import _planning, ops
-from convx._arguments import is_channels_last
+from convx._arguments import gives_channels_last
 
 OPERATIONS = ("forward", "input_grad", "weight_grad")
 MOST = 2**63 - 1
@@ -113,13 +113,15 @@ def weight_of(case: Extreme) -> Tensor:
     return random(case, case.filters, case.channels // case.groups, *case.filter)
 
 
-def algorithms(case: Extreme, operation: str, first: Tensor) -> list[str]:
+def algorithms(case: Extreme, operation: str, input: Tensor, weight: Tensor, grad: Tensor) -> list[str]:
     """Every plan of convx's own for the problem, and auto where it takes one of them: torch's convolution
-    may end the process by itself. first: the operator's first argument."""
+    may end the process by itself."""
+    first = grad if operation == "input_grad" else input
+    second = grad if operation == "weight_grad" else weight
     problem = _planning.problem(
         operation,
         getattr(torch, case.dtype),
-        is_channels_last(first),
+        gives_channels_last(first, second),
         (case.batch, case.channels, *case.size),
         (case.filters, case.channels // case.groups, *case.filter),
         *case.geometry,
@@ -189,10 +191,7 @@ def check(case: Extreme) -> None:
     input, weight = images_of(case, case.channels, case.size), weight_of(case)
     grad = images_of(case, case.filters, case.out_size)
     tolerance = {"float32": 1e-4, "float64": 1e-9, "bfloat16": 0.1}[case.dtype]
-    names = {
-        operation: algorithms(case, operation, grad if operation == "input_grad" else input)
-        for operation in OPERATIONS
-    }
+    names = {operation: algorithms(case, operation, input, weight, grad) for operation in OPERATIONS}
     is_own = all("auto" in names[operation] for operation in OPERATIONS)
     for operation in OPERATIONS:
         exact = reference(case, operation, input, weight, grad)

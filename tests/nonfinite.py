@@ -66,7 +66,7 @@ def check(case: Extreme) -> int:
     }
     compared = 0
     for operation in OPERATIONS:
-        names = [name for name in algorithms(case, operation, operands["input"]) if name != "auto"]
+        names = [name for name in algorithms(case, operation, **operands) if name != "auto"]
         for operand in OPERANDS[operation]:
             for turn in range(turns(operands[operand]) if names else 0):
                 special = {**operands, operand: with_special(operands[operand], turn)}

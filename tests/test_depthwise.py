@@ -22,6 +22,7 @@ from reference import (
     Tensors,
     assert_agrees,
     depthwise_reference,
+    is_garbage,
     make,
     reference,
     torch_result,
@@ -118,7 +119,11 @@ def check(
     assert case.runnable, case
     tensors = tensors or make(case, dtype, device, channels_last)
     own, exact = torch_result(operation, case, tensors), reference(operation, case, tensors)
-    for algorithm in algorithms(operation, case, tensors):
+    names = algorithms(operation, case, tensors)
+    if is_garbage(operation, case, tensors):
+        own = exact.to(dtype)
+        names = [name for name in names if name.split("/")[0] not in ("auto", "native")]
+    for algorithm in names:
         result = operation_result(operation, case, tensors, algorithm)
         what = f"{algorithm} {operation} {case} {dtype}"
         assert_agrees(result, own, exact, what, case.terms(operation))

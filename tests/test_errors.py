@@ -131,8 +131,6 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("overflow", {"padding": 2**62}, r"height of the padded input .*overflows 64 bits"),
     ("large output", {"padding": 2**40}, r"the output of size .* has more elements than 64 bits"),
-    ("steps", {"stride": (1, 2**62)}, r"stride must be at most 16777216, got \(1, 4611686018427387904\)"),
-    ("further", {"padding": (0, 2**25)}, r"padding must be at most 16777216, got \(0, 0, 33554432, 335"),
     ("three strides", {"stride": (1, 1, 1)}, r"stride takes an int or a pair of ints .*got \(1, 1, 1\)"),
     ("three paddings", {"padding": (1, 1, 1)}, r"padding takes an int, .*got \(1, 1, 1\)"),
     ("odd padding", {"padding": ((1, 1, 1), (0, 0))}, r"padding of one dimension .*got \(1, 1, 1\)"),

@@ -31,6 +31,12 @@ CASES = [
 LEAST_BYTES = 32768
 
 
+@pytest.fixture(autouse=True)
+def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are there by what torch's settings allow."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 def used(device: str) -> int:
     """Bytes of memory: of the process on a CPU, of torch's allocator on a GPU."""
     if device == "cpu":

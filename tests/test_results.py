@@ -74,6 +74,12 @@ def assert_own(result: Tensor, what: str) -> None:
     assert (result.storage_offset(), storage.nbytes()) == (0, result.numel() * result.itemsize), what
 
 
+@pytest.fixture(autouse=True)
+def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are there by what torch's settings allow."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)

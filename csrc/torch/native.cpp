@@ -9,13 +9,13 @@
 namespace convx {
 namespace {
 
-// Torch's convolution pads both sides alike: what one side has more is put into the input beforehand.
-bool is_symmetric(const ConvProblem& problem) {
+// Torch's convolution pads both sides alike: other padding is put into the input beforehand.
+bool torch_pads(const ConvProblem& problem) {
   return problem.padding_top == problem.padding_bottom && problem.padding_left == problem.padding_right;
 }
 
-Pair symmetric_padding(const ConvProblem& problem) {
-  if (!is_symmetric(problem)) return {0, 0};
+Pair torch_padding(const ConvProblem& problem) {
+  if (!torch_pads(problem)) return {0, 0};
   return {problem.padding_top, problem.padding_left};
 }
 
@@ -28,16 +28,15 @@ Sizes padded_sizes(const ConvProblem& problem) {
   const Support support = supports_padding(problem, DeviceTraits());
   if (bytes > kMostBytes && !support.ok) {
     throw InvalidArgument(
-        "padding must be the same on both sides here, for torch has no other and a padded copy of the input "
-        "is "
-        "nearly all padding: " +
-        support.reason + " (" + describe(problem) + "); give both sides the same padding");
+        "padding: torch's convolution, which is left for this, has to be given a padded copy "
+        "of the input, nearly all of it padding: " +
+        support.reason + " (" + describe(problem) + "); give both sides the same padding, or less of it");
   }
   return {problem.batch, problem.in_channels, problem.padded_height(), problem.padded_width()};
 }
 
 Tensor pad(const ConvProblem& problem, const Tensor& input) {
-  if (is_symmetric(problem)) return input;
+  if (torch_pads(problem)) return input;
   padded_sizes(problem);
   const std::array<int64_t, 4> amounts = {problem.padding_left, problem.padding_right, problem.padding_top,
                                           problem.padding_bottom};
@@ -97,7 +96,7 @@ Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Ten
                 const Tensor& weight, size_t wanted) {
   const bool mask[3] = {wanted == 0, wanted == 1, false};
   return call_for<3>("aten::convolution_backward", "", output_grad, input, weight, std::nullopt,
-                     list({problem.stride_h, problem.stride_w}), list(symmetric_padding(problem)),
+                     list({problem.stride_h, problem.stride_w}), list(torch_padding(problem)),
                      list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false, list({0, 0}),
                      problem.groups, HeaderOnlyArrayRef<bool>(mask, 3))[wanted];
 }
@@ -110,7 +109,7 @@ Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor
     return activate(problem, product_forward(plan.kernel, problem, input, in_nchw(weight), bias));
   }
   return activate(problem, call("aten::convolution", "", pad(problem, input), filters(problem, weight), bias,
-                                list({problem.stride_h, problem.stride_w}), list(symmetric_padding(problem)),
+                                list({problem.stride_h, problem.stride_w}), list(torch_padding(problem)),
                                 list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false,
                                 list({0, 0}), problem.groups));
 }
@@ -121,12 +120,12 @@ Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Ten
     return product_input_grad(plan.kernel, problem, output_grad, in_nchw(weight));
   }
   // The gradient depends on the input's sizes alone; its values are never read.
-  const Sizes sizes = is_symmetric(problem)
+  const Sizes sizes = torch_pads(problem)
                           ? Sizes{problem.batch, problem.in_channels, problem.in_height, problem.in_width}
                           : padded_sizes(problem);
   const Tensor input = allocate(sizes, problem.layout, TensorView(output_grad));
   Tensor gradient = backward(problem, output_grad, input, filters(problem, weight), 0);
-  if (is_symmetric(problem)) return gradient;
+  if (torch_pads(problem)) return gradient;
   Tensor rows = torch::stable::narrow(gradient, 2, problem.padding_top, problem.in_height);
   return copy(torch::stable::narrow(rows, 3, problem.padding_left, problem.in_width), problem.layout);
 }
