@@ -88,6 +88,8 @@ def series_of(problem: Problem, algorithm: str, variant: str) -> Series:
 
 
 class Samples(measured_layers.Samples):
+    farthest = 1.0
+
     def __init__(self, times: Mapping[Problem, float], rates: Rates) -> None:
         super().__init__(times)
         self.rates = rates

@@ -2,10 +2,11 @@
 
 Reads the results of `python -m benchmarks --all-candidates`. For depthwise layers it draws a curve of time
 over bytes for every kernel, torch's own convolution among them (benchmarks/fit_depthwise.py), and writes
-csrc/select/measured/<device>.inc; for dense ones benchmarks/fit_dense.py makes <device>_dense.inc. The
-measured layers around a problem correct either. How much is smoothed, and how far a layer's say reaches, is
-chosen by what a choice by those times costs, the time of the chosen kernel over that of the fastest one: both
-for the measured layers and for each of them without its own measurements.
+csrc/select/measured/<device>.inc; for images of one channel, from the suite filter2d, <device>_images.inc;
+for dense layers benchmarks/fit_dense.py makes <device>_dense.inc. The measured layers around a problem
+correct all of them. How much is smoothed, and how far a layer's say reaches, is chosen by what a choice by
+those times costs, the time of the chosen kernel over that of the fastest one: both for the measured layers
+and for each of them without its own measurements.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import fit_dense, fit_depthwise
+from benchmarks.choices import is_depthwise, is_image
 from benchmarks.dense_model import Rates
 from benchmarks.results import RESULTS, Results, load
 from convx import _libraries
@@ -76,9 +78,13 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     written = []
     device = planned_device(results)
     rates = _rates(device)
-    depthwise, dense = output / f"{name}.inc", output / f"{name}_dense.inc"
-    if fit_depthwise.fit_device(results, rates.bandwidth_GBps, heading, depthwise, worst):
-        written.append(depthwise)
+    for wanted, target in (
+        (is_depthwise, output / f"{name}.inc"),
+        (is_image, output / f"{name}_images.inc"),
+    ):
+        if fit_depthwise.fit_device(results, wanted, rates.bandwidth_GBps, heading, target, worst):
+            written.append(target)
+    dense = output / f"{name}_dense.inc"
     if fit_dense.fit_device(results, device, rates, heading, dense, worst):
         written.append(dense)
     if not written:
@@ -106,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worst", type=int, default=10, help="rows to show")
     options = parser.parse_args(arguments)
     found: dict[Path, list[Path]] = {}
-    for path in options.files or sorted(RESULTS.glob("*/*_candidates.json")):
+    committed = [*RESULTS.glob("*/*_candidates.json"), *RESULTS.glob("*/filter2d.json")]
+    for path in options.files or sorted(committed):
         found.setdefault(RESULTS if options.files else path.parent, []).append(path)
     if not found:
         parser.error(f"no */*_candidates.json in {RESULTS}: python -m benchmarks --all-candidates writes it")

@@ -81,7 +81,8 @@ def fit_device(results: Results, device: Any, rates: Rates, heading: str, target
         return False
     print(f"{name}, dense: {len(times)} problems, {len(samples)} series\n")
     print(f"{'chosen over fastest':50} {HEAD}")
-    print(f"{'auto when it was measured':50} {cost(recorded(times, records))}")
+    if made := recorded(times, records):
+        print(f"{'auto when it was measured':50} {cost(made)}")
     trials = run(times, ((series.algorithm, each) for series, each in samples.items()), "")
     best = min(trials, key=lambda trial: trial.regret)
     print(f"{f'all layers, reach {best.reach:g}, noise {best.noise:g}':50} {cost(best.seen)}\n")

@@ -8,13 +8,15 @@ of time over bytes, one for each range of widths, and a correction from the meas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.choices import HEAD, Times, cost, is_depthwise, measured_times, recorded, report
+from benchmarks.choices import HEAD, Times, cost, measured_times, recorded, report
 from benchmarks.curves import WIDEST
 from benchmarks.depthwise_model import Model, Samples, Series, series_of
 from benchmarks.planner_source import LayerTable, enumerators, order
 from benchmarks.results import Results
+from benchmarks.suites import Shape
 from benchmarks.trials import grouped, run
 
 Models = dict[Series, Model]
@@ -59,16 +61,25 @@ def source(models: Models, bandwidth_GBps: float, heading: str, name: str) -> st
     )
 
 
-def fit_device(results: Results, bandwidth_GBps: float, heading: str, target: Path, worst: int) -> bool:
-    """Fits the depthwise layers of one device's results and writes its file; False where there are none."""
+def fit_device(
+    results: Results,
+    wanted: Callable[[Shape], bool],
+    bandwidth_GBps: float,
+    heading: str,
+    target: Path,
+    worst: int,
+) -> bool:
+    """Fits the wanted layers, depthwise or of one channel, of one device's results and writes its file; False
+    where there are none."""
     device = str(results.environment["device"])
     records = list(results.records.values())
-    times = measured_times(records, not device.startswith("cpu"), is_depthwise)
+    times = measured_times(records, not device.startswith("cpu"), wanted)
     if not times:
         return False
-    print(f"{device}, depthwise: {len(times)} problems, {sum(map(len, times.values()))} times\n")
+    print(f"{device}, {target.stem}: {len(times)} problems, {sum(map(len, times.values()))} times\n")
     print(f"{'chosen over fastest':50} {HEAD}")
-    print(f"{'auto when it was measured':50} {cost(recorded(times, records))}")
+    if made := recorded(times, records):
+        print(f"{'auto when it was measured':50} {cost(made)}")
     samples = {smoothing: samples_of(times, smoothing) for smoothing in SMOOTHING}
     trials = [
         (smoothing, trial)

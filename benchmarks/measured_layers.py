@@ -64,6 +64,8 @@ class Model(Protocol):
 class Samples(ABC):
     """The measured times of one series."""
 
+    farthest = math.inf  # octaves from all of them, past which nothing is predicted
+
     def __init__(self, times: Mapping[Problem, float]) -> None:
         self.problems = tuple(times)
         self.us = np.array(list(times.values()))
@@ -83,6 +85,12 @@ class Samples(ABC):
     def correction(self, base: Array, reach: float, noise: float) -> Correction:
         weights = np.linalg.solve(covariance(self.places, reach, noise), np.log(self.us / base))
         return Correction(self.problems, np.asarray(weights), reach)
+
+    def nearest_others(self) -> dict[Problem, float]:
+        """Octaves from every problem to the nearest of another layer."""
+        away = distances(self.places, self.places)
+        away[self.layer[:, None] == self.layer[None, :]] = math.inf
+        return dict(zip(self.problems, away.min(axis=1).tolist(), strict=True))
 
     def left_out(self, reach: float | None, noise: float) -> dict[Problem, float]:
         """Every problem's time from all layers but its own; without a reach there is no correction."""

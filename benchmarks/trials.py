@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
-from benchmarks.choices import Choice, Times, choose, cost, mean_regret
+from benchmarks.choices import Choice, Prediction, Times, choose, cost, mean_regret
 from benchmarks.measured_layers import NOISES, REACHES, Samples
 from benchmarks.suites import Problem
 
@@ -36,23 +36,32 @@ def grouped(times: Times, series_of: Callable[[Problem, str], Series]) -> dict[S
     return groups
 
 
-def choices(times: Times, predicted: Iterable[tuple[str, Mapping[Problem, float]]]) -> list[Choice]:
+def choices(times: Times, predicted: Iterable[tuple[str, Mapping[Problem, Prediction]]]) -> list[Choice]:
     """By what is predicted of each algorithm."""
-    by_problem: Times = {}
+    by_problem: dict[Problem, dict[str, Prediction]] = {}
     for algorithm, members in predicted:
-        for problem, us in members.items():
-            by_problem.setdefault(problem, {})[algorithm] = us
+        for problem, prediction in members.items():
+            by_problem.setdefault(problem, {})[algorithm] = prediction
     made = (choose(problem, measured, by_problem.get(problem, {})) for problem, measured in times.items())
     return [choice for choice in made if choice is not None]
 
 
+def _unseen(samples: Samples, reach: float | None, noise: float) -> dict[Problem, Prediction]:
+    nearest = samples.nearest_others()
+    return {
+        problem: Prediction(us, nearest[problem])
+        for problem, us in samples.left_out(reach, noise).items()
+        if nearest[problem] <= samples.farthest
+    }
+
+
 def left_out(times: Times, samples: Named, reach: float | None, noise: float) -> list[Choice]:
-    return choices(times, ((name, each.left_out(reach, noise)) for name, each in samples))
+    return choices(times, ((name, _unseen(each, reach, noise)) for name, each in samples))
 
 
-def fitted(samples: Samples, reach: float, noise: float) -> dict[Problem, float]:
+def fitted(samples: Samples, reach: float, noise: float) -> dict[Problem, Prediction]:
     times = samples.fit(reach, noise).at(samples.problems)
-    return dict(zip(samples.problems, times, strict=True))
+    return {problem: Prediction(us, 0) for problem, us in zip(samples.problems, times, strict=True)}
 
 
 def run(times: Times, samples: Named, model: str) -> list[Trial]:

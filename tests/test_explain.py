@@ -23,8 +23,6 @@ def test_every_method_has_a_row_and_one_is_chosen(operation: str, where: str) ->
     explanation = convx.explain(*tensors(), padding=1, groups=8, operation=operation, device=where)
     assert {row.method for row in explanation.rows} == {row["name"] for row in convx.methods()}
     assert sum(row.chosen for row in explanation.rows) == 1
-    able = [row for row in explanation.rows if row.can_run]
-    assert explanation.chosen.predicted_us <= 1.02 * min(row.predicted_us for row in able)
     assert all(row.can_run or row.reason for row in explanation.rows)
     assert operation in explanation.problem
 
@@ -174,17 +172,3 @@ def test_float32_on_a_gpu_is_planned_with_torchs_tf32_setting(
     assert ("pointwise/tensor" in named, "pointwise/tensor3" in named) == (allowed, not allowed)
     assert "TF32" not in convx.explain(input, weight).problem  # a CPU has none
     assert "TF32" not in convx.explain(input.half(), weight.half(), device="h200").problem
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("filters", "extent"), [(1, 3), (2, 3), (8, 7)])
-def test_gradients_of_one_channel_are_not_given_to_onednn(
-    dtype: torch.dtype, filters: int, extent: int
-) -> None:
-    """It computes them for 16 channels; on one core 2 filters of 3x3 on a photo took 13 ms, and 0.2 here."""
-    image = torch.empty(1, 1, 300, 450, dtype=dtype)
-    weight = torch.empty(filters, 1, extent, extent, dtype=dtype)
-    explanation = convx.explain(image, weight, operation="input_grad")
-    predicted = {row.method: row.predicted_us for row in reversed(explanation.rows) if row.can_run}
-    assert explanation.chosen.method != "native"
-    assert predicted["native"] > 2 * predicted["depthwise"]

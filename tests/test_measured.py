@@ -49,6 +49,13 @@ def problem(**changes: Any) -> _core.Problem:
     return _core.Problem(**{**fields, **changes})
 
 
+# In nchw a layer may be too far from those that were measured.
+SOURCES = {
+    "nchw": ("measured on NVIDIA H200", "extrapolated from NVIDIA H200"),
+    "channels_last": ("measured on NVIDIA H200",),
+}
+
+
 def best(candidate: str, device: _core.Device = H200, **changes: Any) -> _core.Plan:
     """The first plan of a kernel, by the name that algorithm takes."""
     return _core.select(problem(**changes), device, candidate).plan
@@ -76,7 +83,7 @@ def test_networks_layers_have_measured_times(
         times = []
         for batch in (1, 3, 16, 50, 200, 512, 4096):
             plan = best(algorithm, batch=batch, **common)
-            assert plan.source == "measured on NVIDIA H200"
+            assert plan.source in SOURCES[layout]
             times.append(plan.predicted_us)
         # More images hardly ever take less time; measured times are not monotone either.
         assert all(0.98 * fewer < more for fewer, more in pairwise(times))
@@ -96,8 +103,7 @@ def test_what_was_not_measured_is_estimated() -> None:
     for changes in unlike:
         for row in _core.explain(problem(**changes), H200):
             assert all(plan.source == "estimated" for plan in row.plans), changes
-    for device in (_core.Device.host_cpu(2), _core.Device.known_device("mi300")):
-        assert best("native", device).source == "estimated"
+    assert best("native", _core.Device.known_device("mi300")).source == "estimated"
 
 
 def test_float16_has_the_times_of_bfloat16() -> None:
@@ -129,7 +135,7 @@ def test_files_are_in_the_order_that_the_planner_searches() -> None:
         assert path.read_text().startswith("// Written by python -m benchmarks.fit from ")
         assert f"measured/{path.name}" in (MEASURED.parent / "measured_dense.cpp").read_text()
     paths = [path for path in MEASURED.glob("*.inc") if not path.stem.endswith("_dense")]
-    assert paths
+    assert len(paths) > 1
     order = {
         name: index
         for names in (OPERATIONS, ("float32", "float64", "float16", "bfloat16"), ("nchw", "nhwc"))
@@ -139,7 +145,7 @@ def test_files_are_in_the_order_that_the_planner_searches() -> None:
         text = path.read_text()
         assert text.startswith("// Written by python -m benchmarks.fit from ")
         assert f"measured/{path.name}" in (ROOT / "csrc/select/measured.cpp").read_text()
-        pattern = r'^\{"([a-z_/]+)", Operation::(\w+), DType::(\w+), Layout::(\w+), (\d+), (\d+), (\d+), '
+        pattern = r'^\{"([a-z_/0-9]+)", Operation::(\w+), DType::(\w+), Layout::(\w+), (\d+), (\d+), (\d+), '
         found = re.findall(pattern, text, re.M)
         keys = [(row[0], *(order[name] for name in row[1:4]), *map(int, row[4:])) for row in found]
         assert len(keys) == text.count('{"') and keys == sorted(keys)
@@ -322,7 +328,8 @@ def test_the_planner_computes_what_the_models_say() -> None:
                 plan = plan_of(key.algorithm, each, H200)
                 expected = model.at([each])[0]
                 if plan and not np.isnan(expected):
-                    assert plan.source == "measured on NVIDIA H200"
+                    assert plan.source in SOURCES[each.layout]
+                    assert np.isfinite(plan.doubt) == (plan.source == SOURCES[each.layout][0])
                     assert plan.predicted_us == pytest.approx(expected, rel=1e-4), (key, each)
                     compared[key.algorithm] = compared.get(key.algorithm, 0) + 1
                     corrected += not 0.97 < model.correction.factors([each])[0] < 1.03
@@ -342,6 +349,21 @@ def test_the_planner_has_the_times_of_measured_layers() -> None:
         errors.append(abs(np.log(plan.predicted_us / measured["native"])))
     assert np.median(errors) < 0.015
     assert np.quantile(errors, 0.95) < 0.05
+
+
+def test_planes_far_from_all_that_were_measured_are_torchs() -> None:
+    """Of 67 pixels a row none begins at a multiple of 16 bytes; pixels of channels_last do."""
+    far: dict[str, Any] = {
+        "in_height": 67,
+        "in_width": 67,
+        "stride": (2, 2),
+        "operation": "weight_grad",
+        "dtype": "float16",
+    }
+    assert best("native", **far).source == SOURCES["nchw"][1]
+    assert _core.select(problem(**far), H200).plan.method == "native"
+    near = _core.select(problem(**far, layout="channels_last"), H200).plan
+    assert near.source == SOURCES["channels_last"][0] and near.method == "depthwise"
 
 
 def test_far_from_all_measured_layers_the_curve_is_what_counts() -> None:

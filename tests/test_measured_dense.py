@@ -135,16 +135,18 @@ def read_models(path: Path, rates: dense_model.Rates = RATES) -> dict[dense_mode
 
 def model_for(
     models: dict[dense_model.Series, dense_model.Model], key: dense_model.Series, problem: Problem
-) -> dense_model.Model | None:
-    """What the planner reads for a problem of a series: None where no layer like it was measured. A kernel
-    that was measured without TF32 products has none where they are allowed either."""
+) -> tuple[dense_model.Model | None, float]:
+    """What the planner reads for a problem of a series, and how far the nearest of its layers is: nothing
+    where no layer like it was measured. A kernel that was measured without TF32 products has none where they
+    are allowed either."""
     for series in (key, replace(key, tf32=False)):
         if model := models.get(series):
             problems = model.correction.problems
             farthest = 2.0 if len(problems) < 30 else 3.5
-            if distances(places([problem]), places(problems)).min() <= farthest:
-                return model
-    return None
+            nearest = distances(places([problem]), places(problems)).min()
+            if nearest <= farthest:
+                return model, nearest
+    return None, np.inf
 
 
 H200_DENSE = ROOT / "csrc/select/measured/nvidia_h200_dense.inc"
@@ -179,39 +181,46 @@ def test_the_planner_computes_what_the_model_says(
     assert models and all(model.correction.problems for model in models.values())
     compared: dict[str, int] = {}
     for key, model in models.items():
-        for problem in model.correction.problems[::7]:
+        for problem in model.correction.problems[::21]:
             shape = problem.shape
             odd = Shape(shape.in_channels + 3, shape.size + 1, shape.out_channels + 5, shape.filter, 1, 1)
             for each in (problem, replace(problem, case=replace(problem.case, shape=odd), batch=3)):
-                plan, nearest = plan_of(key.name, each, device), model_for(models, key, each)
+                plan, (near, _) = plan_of(key.name, each, device), model_for(models, key, each)
                 if plan and plan.source != "estimated":
-                    assert nearest is not None, (key, each)
-                    assert plan.predicted_us == pytest.approx(nearest.at([each])[0], rel=2e-3), (key, each)
+                    assert near is not None, (key, each)
+                    assert plan.predicted_us == pytest.approx(near.at([each])[0], rel=2e-3), (key, each)
                     compared[key.name] = compared.get(key.name, 0) + 1
     assert expected <= compared.keys()
 
 
-def test_what_is_far_from_all_layers_of_a_series_is_estimated() -> None:
+def test_what_is_far_from_all_layers_of_a_series_is_extrapolated_and_then_estimated() -> None:
     sources = []
     models = read_models(H200_DENSE)
     for key, model in models.items():
-        for problem in model.correction.problems[::5]:
+        for problem in model.correction.problems[::15]:
             for batches in (3, 5, 300):
                 each = replace(problem, batch=batches * problem.batch)
                 if plan := plan_of(key.name, each, H200):
-                    near = model_for(models, key, each) is not None
-                    assert plan.source == ("measured on NVIDIA H200" if near else "estimated"), (key, each)
+                    _, nearest = model_for(models, key, each)
+                    expected = (
+                        "measured on NVIDIA H200" if nearest <= 1.0 else "extrapolated from NVIDIA H200"
+                    )
+                    assert plan.source == (expected if nearest < 9 else "estimated"), (key, each)
+                    if nearest <= 1.0:
+                        assert plan.doubt == pytest.approx(1.02 + 0.25 * nearest)
+                    else:
+                        assert plan.doubt == np.inf
                     sources.append(plan.source)
-    assert sources.count("estimated") > 20 and sources.count("measured on NVIDIA H200") > 20
+    assert min(sources.count(each) for each in set(sources)) > 20 and len(set(sources)) == 3
 
 
 def core_dense(**changes: Any) -> _core.Problem:
     fields = {
-        "batch": 16,
-        "in_channels": 96,
-        "in_height": 40,
-        "in_width": 40,
-        "out_channels": 96,
+        "batch": 8,
+        "in_channels": 192,
+        "in_height": 28,
+        "in_width": 28,
+        "out_channels": 32,
         "filter_height": 1,
         "filter_width": 1,
     }
@@ -235,7 +244,7 @@ def test_dense_layers_of_networks_have_measured_times() -> None:
                     in_height=size,
                     in_width=size + 1,
                 )
-                assert plan.source == "measured on NVIDIA H200"
+                assert plan.source.endswith(" NVIDIA H200")
                 assert 1 < plan.predicted_us < 2000
     half, brain = dense_plan("native", dtype="float16"), dense_plan("native", dtype="bfloat16")
     assert half.predicted_us == brain.predicted_us
@@ -250,7 +259,7 @@ def test_planes_that_are_read_by_elements_have_times_of_their_own() -> None:
             for side in (size, size + 1)
         )
         assert (odd.variant, even.variant) == ("elements", "")
-        assert odd.source == even.source == "measured on NVIDIA H200"
+        assert odd.source.endswith("NVIDIA H200") and even.source.endswith("NVIDIA H200")
         assert odd.predicted_us > 2 * even.predicted_us
         assert dense_plan("auto", in_height=size, in_width=size, **layer).method != "pointwise"
 
@@ -337,5 +346,9 @@ def test_the_planner_chooses_well_on_all_that_was_measured(device: _core.Device,
             if chosen in measured:  # or else it is newer than the file
                 made.append(choices.choice_of(each, measured, chosen))
     assert len(made) > 0.7 * len({choices.problem_of(record) for record in results.records.values()})
-    assert choices.mean_regret(made) < 1.01
-    assert sum(choice.regret > 1.05 for choice in made) <= 0.03 * len(made)
+    if device is H200:
+        assert choices.mean_regret(made) < 1.01
+        assert sum(choice.regret > 1.05 for choice in made) <= 0.03 * len(made)
+    else:  # any CPU: what is less than twice as fast is left
+        assert max(choice.regret for choice in made) < 2.5
+        assert sum(choice.over_torch > 1.02 for choice in made) <= 0.01 * len(made)

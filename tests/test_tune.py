@@ -63,8 +63,8 @@ def test_the_median_wins_and_losers_are_stopped_early() -> None:
     assert timings["near"].us == 13 and len(done) == 5
 
 
-def test_native_must_be_ahead_by_two_percent() -> None:
-    for native, winner in ((10.0, "native"), (10.15, "native"), (10.3, "depthwise/rows")):
+def test_native_is_kept_within_two_percent() -> None:
+    for native, winner in ((10.0, "native"), (10.5, "native"), (10.7, "depthwise/rows")):
         timings = {"native": profiler.Timing([native]), "depthwise/rows": profiler.Timing([10.4])}
         assert profiler.fastest(timings) == winner
 
@@ -140,7 +140,6 @@ def test_the_choice_reaches_dispatch_and_explain() -> None:
     assert convx.explain(x, w, groups=8, algorithm="depthwise").chosen.method == "depthwise"
     assert convx.explain(x[:, :, :9], w, groups=8).chosen.source != "tuned"
     records.forget()
-    assert not runs_native(x, w)
     assert convx.explain(x, w, groups=8).chosen.source != "tuned"
 
 
@@ -158,8 +157,9 @@ def test_a_choice_that_no_longer_exists_is_passed_over() -> None:
     x, w = torch.randn(1, 8, 10, 12), torch.randn(8, 1, 3, 3)
     for algorithm in ("depthwise/gone rows=4", "vanished", "depthwise"):
         records.remember(record(algorithm=algorithm))
-        assert convx.explain(x, w, groups=8).chosen.source != "tuned"
-        assert not runs_native(x, w)
+        chosen = convx.explain(x, w, groups=8).chosen
+        assert chosen.source != "tuned"
+        assert runs_native(x, w) == (chosen.algorithm == "native")
 
 
 def test_other_devices_are_not_affected() -> None:

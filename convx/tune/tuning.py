@@ -231,13 +231,7 @@ def _plans(problem: Any, device: Any) -> list[str]:
 
 def _predicted(problem: Any, device: Any) -> str:
     """The plan that auto takes without tuning."""
-    core = _planning.core()
-    plans = [core.candidates(row["name"], problem, device) for row in core.methods()]
-    best = min(
-        (plan for each in plans for plan in each if plan.candidate != "generated"),
-        key=lambda plan: plan.predicted_us * (1.02 if plan.method == "native" else 1.0),
-    )
-    return str(best.name)
+    return str(_planning.core().select_untuned(problem, device).plan.name)
 
 
 def _measure(

@@ -186,6 +186,7 @@ void bind_plans(py::module_& module) {
       .def_readonly("packed_weight_bytes", &Plan::packed_weight_bytes)
       .def_readonly("predicted_us", &Plan::predicted_us)
       .def_readonly("source", &Plan::source)
+      .def_readonly("doubt", &Plan::doubt)
       .def_property_readonly("name", &name_of)
       .def("describe", [](const Plan& plan) { return describe(plan); })
       .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
@@ -243,6 +244,7 @@ PYBIND11_MODULE(_core, module) {
       py::arg("method"), py::arg("problem"), py::arg("device"));
   module.def("check_algorithm", &check_algorithm, py::arg("algorithm"));
   module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
+  module.def("select_untuned", &select_untuned, py::arg("problem"), py::arg("device"));
   module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));
   module.def("tuning_key", &tuning_key, py::arg("device"));
   module.def("remember_tuned", py::overload_cast<const std::string&>(&remember_tuned), py::arg("record"));

@@ -1,5 +1,6 @@
 // Times measured beforehand, which replace a method's own estimate where there are any.
 #pragma once
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,18 +12,22 @@ namespace convx {
 
 struct Measured {
   double us = 0;       // 0 where nothing like this was measured
-  std::string source;  // "measured on NVIDIA H200", "scaled from NVIDIA H200"
+  std::string source;  // "measured on NVIDIA H200", "scaled from NVIDIA H200", "extrapolated from ..."
+  double doubt = std::numeric_limits<double>::infinity();  // Plan::doubt
   explicit operator bool() const { return us > 0; }
 };
 
 // What algorithm ("depthwise/strip", "native") takes without bias and activation, for sizes like those that
-// were measured. float16 has bfloat16's times. A device that was not measured has those of one of its kind in
-// the ratio of bandwidths and rates; a CPU those of one with its instruction set. Where TF32 is allowed and
-// an algorithm was not measured with it on layers like this, its times without TF32 hold.
+// were measured: nothing for other kinds of layer. Kinds differ in operation, precision, layout, filter,
+// stride, and whether channels are convolved one by one, all together, or there is one; those that were
+// measured have square filters, equal strides, dilation 1 and maps not far from square. On GPUs float16 has
+// bfloat16's times. A device that was not measured has those of one of its architecture in the ratio of
+// bandwidths and rates. Where TF32 is allowed and an algorithm was not measured with it on layers like this,
+// its times without TF32 hold.
 //
-// Depthwise problems: square filters and equal strides alone, maps not far from square; times over bytes are
-// interpolated. Dense ones: groups and dilation 1; a sum of what bytes, products and waves of tiles take.
-// Either is corrected by the measured layers around the problem.
+// Depthwise problems and single channels: times over bytes are interpolated. Dense ones: a sum of what bytes,
+// products and waves of tiles take; too far from all measured layers it is an extrapolation, which tells
+// plans apart and is not held against torch. Either is corrected by the measured layers around the problem.
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
 
 // Where a candidate was measured on problems like this, its best plan is taken to have that time; the

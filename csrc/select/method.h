@@ -1,5 +1,6 @@
 // What a method of convolution is to the rest of convx: four functions and a name.
 #pragma once
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,11 @@ struct Plan {
   std::string packing;
   int64_t packed_weight_bytes = 0;
   double predicted_us = 0;
-  std::string source = "estimated";                 // of the prediction; or "measured on NVIDIA H200"
+  std::string source = "estimated";  // of the prediction; or "measured on NVIDIA H200"
+  // What the time may be, in predicted_us, and still be no surprise: an estimate may be anything. auto takes
+  // what is ahead of torch's convolution in spite of it.
+  double doubt = std::numeric_limits<double>::infinity();
+
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
 };
 

@@ -22,10 +22,13 @@ struct Choice {
 
 // algorithm: "auto", a method ("depthwise"), one of its candidates ("depthwise/strip"), or one plan of those
 // by its name_of ("depthwise/strip rows=4 columns=4"), or several of all these, "hntmp|auto", of which the
-// first whose method can run the problem counts. auto takes what was tuned for this very problem, or
-// else the plan with the least predicted time, native where it wins by more than 2 %. A named one that can't
-// run throws InvalidArgument with the condition that fails and what could run instead.
+// first whose method can run the problem counts. auto takes what was tuned for this very problem, or else
+// torch's convolution, unless something was measured ahead of it on layers like this one: then what has the
+// least time. What was not measured on such layers is not predicted from others. A named one that can't run
+// throws InvalidArgument with the condition that fails and what could run instead.
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);
+// What auto takes where nothing was tuned.
+Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device);
 
 struct Explanation {
   const Method* method;

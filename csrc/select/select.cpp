@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "methods/native/native.h"
 #include "select/registry.h"
@@ -110,6 +111,7 @@ std::optional<Choice> select_tuned(const ConvProblem& problem, const DeviceTrait
     if (name_of(plan) != tuned->algorithm) continue;
     plan.predicted_us = tuned->us;
     plan.source = "tuned";
+    plan.doubt = 1;
     return Choice{std::move(plan), false, "the fastest when convx.tune measured this problem here"};
   }
   return std::nullopt;
@@ -130,9 +132,36 @@ void check_algorithm(const std::string& algorithm) {
                         algorithm + "'");
 }
 
+Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device) {
+  const Plan torch = select_named(problem, device, "native").plan;
+  Choice best{torch, false, ""};
+  std::string reasons, unmeasured;
+  for (const Method* method : methods()) {
+    const Support support = method->supports(problem, device);
+    if (!support.ok) {
+      reasons += std::string("; ") + method->name + " can't: " + support.reason;
+      continue;
+    }
+    bool measured = false;
+    for (Plan& plan : method->candidates(problem, device)) {
+      measured = measured || std::isfinite(plan.doubt);
+      const bool is_ahead = plan.predicted_us * std::max(plan.doubt, torch.doubt) < torch.predicted_us;
+      if (is_ahead && plan.predicted_us < best.plan.predicted_us) best.plan = std::move(plan);
+    }
+    if (!measured && method != torch.method) {
+      unmeasured += (unmeasured.empty() ? "" : ", ") + std::string(method->name);
+    }
+  }
+  if (!std::isfinite(torch.doubt)) unmeasured += (unmeasured.empty() ? "" : ", ") + std::string("torch");
+  best.why = name_of(best.plan) == name_of(torch)
+                 ? "nothing was measured ahead of torch's convolution on layers like this one"
+                 : "the least time of what was measured ahead of torch's convolution on layers like this one";
+  if (!unmeasured.empty()) best.why += "; not measured on such: " + unmeasured + " (convx.tune does it here)";
+  best.why += reasons;
+  return best;
+}
+
 Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
-  // A call of convx takes less of the host than one of torch: within what measurements differ by, it wins.
-  constexpr double kNativeMargin = 1.02;
   check_algorithm(algorithm);
   const auto [first, rest] = alternatives(algorithm);
   if (!rest.empty()) {
@@ -142,22 +171,7 @@ Choice select(const ConvProblem& problem, const DeviceTraits& device, const std:
   }
   if (algorithm != "auto") return select_named(problem, device, algorithm);
   if (std::optional<Choice> tuned = select_tuned(problem, device)) return *std::move(tuned);
-  Choice best;
-  std::string reasons;
-  for (const Method* method : methods()) {
-    const Support support = method->supports(problem, device);
-    if (!support.ok) {
-      reasons += std::string("; ") + method->name + " can't: " + support.reason;
-      continue;
-    }
-    Plan plan = method->candidates(problem, device).front();
-    const double margin = method == &native::method ? kNativeMargin : 1;
-    if (best.plan.method == nullptr || plan.predicted_us * margin < best.plan.predicted_us) {
-      best.plan = std::move(plan);
-    }
-  }
-  best.why = "the least predicted time" + reasons;
-  return best;
+  return select_untuned(problem, device);
 }
 
 std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device) {

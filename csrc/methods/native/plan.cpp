@@ -176,7 +176,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.method = &method;
   plan.kernel = kConvolution;
   const Measured measured = measured_time("native", problem, device);
-  if (measured) plan.source = measured.source;
+  if (measured) plan.source = measured.source, plan.doubt = measured.doubt;
   plan.predicted_us = (measured ? measured.us : estimate_us(problem, device)) +
                       activation_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};

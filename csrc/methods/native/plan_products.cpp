@@ -71,7 +71,7 @@ void append_products(const ConvProblem& problem, const DeviceTraits& device, dou
     plan.kernel = form.kernel;
     if (form.kernel == kIm2col) plan.workspace_bytes = column_bytes(problem);
     const Measured measured = measured_time(algorithm_of(plan), asked, device);
-    if (measured) plan.source = measured.source;
+    if (measured) plan.source = measured.source, plan.doubt = measured.doubt;
     plan.predicted_us = measured ? measured.us + activation_us : convolution_us * kUnmeasured;
     plans.push_back(std::move(plan));
   }
