@@ -7,13 +7,14 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from benchmarks import convolution, filter2d, host, report
+from benchmarks import convolution, filter2d, held_out, host, memory, networks, report
 from benchmarks.ablations import ablations_of, run_ablations
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
@@ -56,7 +57,13 @@ def _parser() -> argparse.ArgumentParser:
         "or a quick one, writes a file only where --output says.",
     )
     add = parser.add_argument
-    add("--suite", choices=(*SUITES, "filter2d", "host"), default="depthwise")
+    add(
+        "--suite",
+        choices=(*SUITES, "filter2d", "held_out", "host", "memory", "networks"),
+        default="depthwise",
+    )
+    add("--seed", type=int, help="of the suite held_out: another one than any that was looked at before")
+    add("--count", type=int, default=500, help="problems of the suite held_out (default 500)")
     add("--case", help="names or patterns: D1,CONV*-5x5")
     add("--operation", type=_one_of(*OPERATIONS), help=", ".join(OPERATIONS))
     add(
@@ -141,6 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = options.rounds or (3 if options.quick else 7)
         if options.suite == "host":
             _run_host(results, device, rounds, options.case, path)
+        elif options.suite == "memory":
+            _run_memory(results, device, options.case, path)
+        elif options.suite == "networks":
+            _run_networks(results, device, rounds, options.case, path)
         elif options.suite == "filter2d":
             _run_filter2d(results, device, rounds, options, path)
         else:
@@ -160,13 +171,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed > 0)
 
 
+def _chosen_cases(every: Sequence[str], patterns: str | None) -> list[str]:
+    if patterns is None:
+        return list(every)
+    chosen = [name for name in every if any(fnmatchcase(name, part) for part in patterns.split(","))]
+    if not chosen:
+        raise ValueError(f"--case {patterns}: the cases of this suite are {', '.join(every)}")
+    return chosen
+
+
 def _run_host(
     results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
 ) -> None:
-    for name in tqdm(case.split(",") if case else host.cases(), desc="host", disable=None):
-        if name not in host.cases():
-            raise ValueError(f"--case {name}: the cases of this suite are {', '.join(host.cases())}")
+    for name in tqdm(_chosen_cases(host.cases(), case), desc="host", disable=None):
         results.add(host.run(name, device, rounds))
+    if path:
+        results.write(path)
+
+
+def _run_memory(results: Results, device: torch.device, case: str | None, path: Path | None) -> None:
+    for name in tqdm(_chosen_cases(memory.cases(), case), desc="memory", disable=None):
+        results.add(memory.run(name, device))
+    if path:
+        results.write(path)
+
+
+def _run_networks(
+    results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
+) -> None:
+    for name in tqdm(_chosen_cases(networks.cases(device), case), desc="networks", disable=None):
+        for record in networks.run(name, device, rounds):
+            results.add(record)
     if path:
         results.write(path)
 
@@ -200,17 +235,22 @@ def _run_convolutions(
     layouts = options.layout or (LAYOUTS[:1] if options.ablations else LAYOUTS)
     if "uint8" in dtypes or set(_FILTER_PEERS) & set(options.peers or ()):
         raise ValueError(f"--dtype uint8 and --peers {','.join(_FILTER_PEERS)} belong to --suite filter2d")
-    has_gradients = options.suite == "depthwise" and not options.ablations
+    has_gradients = options.suite in ("depthwise", "spread") and not options.ablations
     operations = options.operation or (OPERATIONS if has_gradients else OPERATIONS[:1])
-    chosen = select_cases(SUITES[options.suite](), options.case)
-    work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
+    work: list[Problem]
+    if options.suite == "held_out":
+        work = _held_out_problems(options)
+    else:
+        chosen = select_cases(SUITES[options.suite](), options.case)
+        work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
     if not work:
         raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
     results.ceilings = ceilings(device)
+    default_peers = held_out.PEERS if options.suite == "held_out" else GPU_PEERS if on_gpu else CPU_PEERS
     settings = convolution.Settings(
         device,
         results.ceilings,
-        options.peers or (GPU_PEERS if on_gpu else CPU_PEERS),
+        options.peers or default_peers,
         options.algorithm,
         options.all_candidates,
         rounds,
@@ -222,6 +262,8 @@ def _run_convolutions(
     if options.ablations:
         ablations = ablations_of(options.suite, planner.device, work)
         run, reference = partial(run_ablations, ablations=ablations), ablations.reference[1]
+    if options.suite == "held_out":
+        run = partial(held_out.run, planner=planner)
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
     seen = set(results.records) if options.resume else set()
     previous: Problem | None = None
@@ -248,6 +290,18 @@ def _run_convolutions(
     if path:
         results.write(path)
     return failed
+
+
+def _held_out_problems(options: argparse.Namespace) -> list[Problem]:
+    drawn = ("case", "operation", "dtype", "layout", "batch", "ablations", "all_candidates")
+    given = [name for name in drawn if getattr(options, name)]
+    if given:
+        raise ValueError(
+            f"--suite held_out draws its problems: --{given[0].replace('_', '-')} has no say there"
+        )
+    if options.seed is None:
+        raise ValueError("--suite held_out needs a --seed, another than any that was looked at before")
+    return list(held_out.problems(options.seed, options.count))
 
 
 def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:

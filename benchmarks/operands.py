@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.suites import DTYPES, Problem
 
 Pair = tuple[Tensor, Tensor]
-_MOST_SETS = 1024
+_MOST_SETS = 256  # more than the launches that are timed together
 
 
 def sets_for(problem: Problem, cache_bytes: int) -> int:
@@ -21,11 +21,12 @@ def sets_for(problem: Problem, cache_bytes: int) -> int:
 
 
 def operands(problem: Problem, sets: int, device: torch.device) -> list[Pair]:
-    """(input, weight) for forward, (output_grad, weight) or (input, output_grad) for the gradients."""
+    """(input, weight) for forward, (output_grad, weight) or (input, output_grad) for the gradients. Weights
+    have the layout of the images, as `model.to(memory_format=...)` gives it to them."""
     shape, batch = problem.shape, problem.batch
-    taps = math.sqrt(shape.filter**2 * shape.in_channels / shape.groups)
+    taps = math.sqrt(math.prod(shape.weight_size[1:]))
     weights = [
-        tensor / taps for tensor in _random(shape.weight_size, "nchw", problem.dtype, 1, device)
+        tensor / taps for tensor in _random(shape.weight_size, problem.layout, problem.dtype, 1, device)
     ] * sets
     inputs, outputs = shape.input_size(batch), shape.output_size(batch)
     if problem.operation == "forward":
@@ -37,7 +38,7 @@ def operands(problem: Problem, sets: int, device: torch.device) -> list[Pair]:
 
 
 def in_layout(pairs: list[Pair], layout: str) -> list[Pair]:
-    """The same values in another layout (weights have one layout for all)."""
+    """The same values in another layout."""
     wanted = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     return [(a.contiguous(memory_format=wanted), b.contiguous(memory_format=wanted)) for a, b in pairs]
 

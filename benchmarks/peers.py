@@ -24,10 +24,10 @@ Function = Callable[[Tensor, Tensor], Tensor]
 # and a product. cudnn_algorithms: each of cuDNN's by name (cudnn_winograd); torch has no way to ask for one.
 # onednn: torch's CPU convolution with filters that oneDNN has put into its own order beforehand, as inductor
 # does when it freezes a model; its results are in channels_last. onednn_off: torch's without oneDNN.
-# inductor: torch.compile.
+# inductor: torch.compile. torch_again: torch once more, to tell what differs by chance.
 GPU_PEERS = ("torch", "torch_other_layout", "cudnn", "native", "matmul")
 CPU_PEERS = ("torch", "torch_other_layout", "matmul")
-PEERS = (*GPU_PEERS, "im2col", "cudnn_algorithms", "onednn", "onednn_off", "inductor")
+PEERS = (*GPU_PEERS, "im2col", "cudnn_algorithms", "onednn", "onednn_off", "inductor", "torch_again")
 
 
 def other_layout(layout: str) -> str:
@@ -44,8 +44,9 @@ def convx_function(problem: Problem, algorithm: str, on_gpu: bool) -> Function:
     """The public functions, as users call them; packed filters are kept, as a layer keeps them."""
     shape, batch, at = problem.shape, problem.batch, convx.functional
     options: Any = {
-        "stride": shape.stride,
-        "padding": shape.padding,
+        "stride": shape.strides,
+        "padding": shape.paddings,
+        "dilation": shape.dilations,
         "groups": shape.groups,
         "algorithm": algorithm,
     }
@@ -67,9 +68,9 @@ class _KeepingPacked:
     def __init__(self, problem: Problem, algorithm: str) -> None:
         shape = problem.shape
         self._rest = (
-            (shape.stride, shape.stride),
-            (shape.padding,) * 4,
-            (1, 1),
+            shape.strides,
+            shape.sides,
+            shape.dilations,
             shape.groups,
             "none",
             algorithm,
@@ -88,7 +89,7 @@ class _KeepingPacked:
 def torch_function(problem: Problem, layout: str, device: torch.device) -> Function:
     """torch's own convolution; gradients one at a time, as aten.convolution_backward gives them."""
     shape, batch = problem.shape, problem.batch
-    step, sides, dilation, groups = [shape.stride] * 2, [shape.padding] * 2, [1, 1], shape.groups
+    step, sides, dilation, groups = shape.strides, shape.paddings, shape.dilations, shape.groups
     if problem.operation == "forward":
         return lambda x, w: torch.nn.functional.conv2d(x, w, None, step, sides, dilation, groups)
     options = (step, sides, dilation, False, [0, 0], groups)
@@ -213,6 +214,8 @@ def contenders(
         result[algorithm if index else "convx"] = (convx_function(problem, algorithm, on_gpu), layout)
     if "torch" in peers:
         result["torch"] = (same, layout)
+    if "torch_again" in peers:
+        result["torch_again"] = (same, layout)
     if "torch_other_layout" in peers:
         other = other_layout(layout)
         result[f"torch_{other}"] = (torch_function(problem, other, device), other)

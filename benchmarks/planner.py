@@ -56,9 +56,9 @@ def core_problem(problem: Problem) -> Any:
         problem.layout == "channels_last",
         shape.input_size(problem.batch),
         shape.weight_size,
-        (shape.stride, shape.stride),
-        (shape.padding,) * 4,
-        (1, 1),
+        shape.strides,
+        shape.sides,
+        shape.dilations,
         shape.groups,
         tf32=problem.tf32_setting,
     )

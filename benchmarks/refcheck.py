@@ -16,7 +16,7 @@ class Reference:
 
     def __init__(self, problem: Problem, pair: Pair) -> None:
         shape = problem.shape
-        step, sides = [shape.stride] * 2, [shape.padding] * 2
+        step, sides, dilation = shape.strides, shape.paddings, shape.dilations
         first, second = pair
         self._images: Tensor | None = None
         self._channels: Tensor | None = None
@@ -30,16 +30,16 @@ class Reference:
             first = first[self._images]
         first, second = first.double().contiguous(), second.double().contiguous()
         if problem.operation == "forward":
-            self.exact = torch.nn.functional.conv2d(first, second, None, step, sides, 1, groups)
+            self.exact = torch.nn.functional.conv2d(first, second, None, step, sides, dilation, groups)
             return
         if problem.operation == "input_grad":
             gradient, weight = first, second
             x = first.new_empty(shape.input_size(len(first)))
         else:
             x, gradient = first, second
-            weight = first.new_empty((second.shape[1], shape.weight_size[1], shape.filter, shape.filter))
+            weight = first.new_empty((second.shape[1], *shape.weight_size[1:]))
         mask = [problem.operation == "input_grad", problem.operation == "weight_grad", False]
-        options = (step, sides, [1, 1], False, [0, 0], groups, mask)
+        options = (step, sides, dilation, False, [0, 0], groups, mask)
         results = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
         self.exact = results[0] if mask[0] else results[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks import memory, networks
 from benchmarks.results import Record, Results, best_peer, is_slower, precision, summarize
 
 
@@ -18,7 +19,8 @@ def line(record: Record) -> str:
 
 def table(results: Results) -> str:
     records = list(results.records.values())
-    return _host_table(records) if results.suite == "host" else _summary_table(records)
+    tables = {"host": _host_table, "memory": memory.table, "networks": networks.table}
+    return tables.get(results.suite, _summary_table)(records)
 
 
 def _host_table(records: list[Record]) -> str:

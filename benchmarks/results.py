@@ -65,8 +65,9 @@ def load(path: Path) -> Results:
     return Results(data["suite"], data["environment"], data["command"], data["ceilings"], records)
 
 
-# Another layout, and what no call of torch's own gives, as cuDNN's algorithms by their names ("cudnn_...").
-_NO_CALL = ("torch_nchw", "torch_channels_last", "inductor", "onednn")
+# Another layout, the same call once more, and what no call of torch's own gives, as cuDNN's algorithms by
+# their names ("cudnn_...").
+_NO_CALL = ("torch_nchw", "torch_channels_last", "torch_again", "inductor", "onednn")
 
 
 def best_peer(record: Record) -> tuple[str, float] | None:
@@ -146,9 +147,11 @@ def precision(record: Record) -> str:
 
 
 def group_of(record: Record) -> str:
-    """Cases that are summed up together, apart by batch where they were measured at several."""
+    """Cases that are summed up together, apart by batch where they were measured at several: not at one, nor
+    at random ones."""
     group = str(record["group"])
-    return group if group.startswith(("CONV", "ResNet")) else f"{group}, batch {record['batch']}"
+    at_one_batch = group.startswith(("CONV", "ResNet")) or "height" in record.get("shape", {})
+    return group if at_one_batch else f"{group}, batch {record['batch']}"
 
 
 def is_slower(record: Record) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -21,9 +24,61 @@ DTYPES = {
 }
 
 
+Pair = tuple[int, int]  # height, width
+
+
+class Layer(ABC):
+    """A convolution without its batch."""
+
+    in_channels: int
+    out_channels: int
+    groups: int
+
+    @property
+    @abstractmethod
+    def maps(self) -> Pair: ...
+    @property
+    @abstractmethod
+    def filters(self) -> Pair: ...
+    @property
+    @abstractmethod
+    def strides(self) -> Pair: ...
+    @property
+    @abstractmethod
+    def paddings(self) -> Pair: ...
+    @property
+    def dilations(self) -> Pair:
+        return 1, 1
+
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        """Padding: top, bottom, left, right."""
+        top, left = self.paddings
+        return top, top, left, left
+
+    @property
+    def out_maps(self) -> Pair:
+        (height, width), (down, across) = self.maps, self.filters
+        (top, left), (tall, wide) = self.paddings, self.dilations
+        return (
+            (height + 2 * top - tall * (down - 1) - 1) // self.strides[0] + 1,
+            (width + 2 * left - wide * (across - 1) - 1) // self.strides[1] + 1,
+        )
+
+    @property
+    def weight_size(self) -> tuple[int, int, int, int]:
+        return (self.out_channels, self.in_channels // self.groups, *self.filters)
+
+    def input_size(self, batch: int) -> tuple[int, int, int, int]:
+        return (batch, self.in_channels, *self.maps)
+
+    def output_size(self, batch: int) -> tuple[int, int, int, int]:
+        return (batch, self.out_channels, *self.out_maps)
+
+
 @dataclass(frozen=True)
-class Shape:
-    """A convolution without its batch; square maps, filters and strides, 'same' padding."""
+class Shape(Layer):
+    """Of the papers' kind: square maps, filters and strides, 'same' padding."""
 
     in_channels: int
     size: int
@@ -38,17 +93,23 @@ class Shape:
 
     @property
     def out_size(self) -> int:
-        return (self.size + 2 * self.padding - self.filter) // self.stride + 1
+        return self.out_maps[0]
 
     @property
-    def weight_size(self) -> tuple[int, int, int, int]:
-        return (self.out_channels, self.in_channels // self.groups, self.filter, self.filter)
+    def maps(self) -> Pair:
+        return self.size, self.size
 
-    def input_size(self, batch: int) -> tuple[int, int, int, int]:
-        return (batch, self.in_channels, self.size, self.size)
+    @property
+    def filters(self) -> Pair:
+        return self.filter, self.filter
 
-    def output_size(self, batch: int) -> tuple[int, int, int, int]:
-        return (batch, self.out_channels, self.out_size, self.out_size)
+    @property
+    def strides(self) -> Pair:
+        return self.stride, self.stride
+
+    @property
+    def paddings(self) -> Pair:
+        return self.padding, self.padding
 
 
 @dataclass(frozen=True)
@@ -86,11 +147,8 @@ class Problem:
     def elements(self) -> tuple[int, int, int]:
         """Of the input, the output and the weight."""
         shape = self.shape
-        maps = (
-            self.batch * shape.in_channels * shape.size**2,
-            self.batch * shape.out_channels * shape.out_size**2,
-        )
-        return *maps, shape.out_channels * (shape.in_channels // shape.groups) * shape.filter**2
+        sizes = (shape.input_size(self.batch), shape.output_size(self.batch), shape.weight_size)
+        return math.prod(sizes[0]), math.prod(sizes[1]), math.prod(sizes[2])
 
     @property
     def bytes(self) -> int:
@@ -99,8 +157,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        per_output = 2 * (self.shape.in_channels // self.shape.groups) * self.shape.filter**2
-        return self.elements[1] * per_output
+        return 2 * self.elements[1] * math.prod(self.shape.weight_size[1:])
 
     def fields(self) -> dict[str, object]:
         """How a record names this problem."""
@@ -189,10 +246,39 @@ def small_batch_cases() -> list[Case]:
     return cases
 
 
+def drawn(draw: random.Random, least: int, most: int, multiple: int = 1) -> int:
+    """As many of every octave."""
+    value = round(math.exp(draw.uniform(math.log(least), math.log(most))) / multiple) * multiple
+    return min(max(value, least), most)
+
+
+def spread_cases() -> list[Case]:
+    """Layers drawn at random between the papers': channels and maps of any number, for the planner to know
+    them. Each at one batch."""
+    draw = random.Random(20)
+    cases = []
+    for number in range(120):
+        channels, out_channels = (drawn(draw, 16, 768, draw.choice((1, 4, 8, 16))) for _ in range(2))
+        size, batch, stride = draw.randint(7, 64) + draw.choice((0, 0, 48)), 2 ** draw.randrange(7), 1
+        depthwise = number % 2 == 0
+        side = draw.choice((3, 3, 5) if depthwise else (1, 1, 3))
+        if draw.random() < (0.5 if depthwise else 0.2):
+            stride = 2
+        shape = Shape(
+            *(channels, size, channels if depthwise else out_channels, side, stride),
+            channels if depthwise else 1,
+        )
+        group = f"{'depthwise' if depthwise else 'dense'} {side}x{side}"
+        name = f"{'XD' if depthwise else 'X'}{number}"
+        cases.append(Case(name, group, shape, (batch,), (min(batch, 16),)))
+    return cases
+
+
 SUITES: dict[str, Callable[[], list[Case]]] = {
     "depthwise": depthwise_cases,
     "pointwise": pointwise_cases,
     "small_batch": small_batch_cases,
+    "spread": spread_cases,
 }
 
 

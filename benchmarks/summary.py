@@ -6,10 +6,11 @@ README.md gets one row per device, suite, operation and type; results/README.md 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.results import RESULTS, Results, load, over_peers, overall, summarize
+from benchmarks import held_out, memory, networks
+from benchmarks.results import RESULTS, Record, Results, load, over_peers, overall, summarize
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 TABLES = RESULTS / "README.md"
@@ -24,18 +25,15 @@ fast as the device allows. *Peers' best* is the fastest of torch's ways in the s
 *Slower on*: records on which that wins by more than 2 %. On GPUs operands are cold; on CPUs they are where
 the round before left them, in the caches if they fit, and then a layer can beat the floor of memory.
 
-Files of all candidates are what the planner was fitted to afterwards. There a record of auto that says
-`chosen_later` has the time that the same run has of the kernel which auto takes now.
+Files of all candidates are what the planner was fitted to: what `auto` took in them is not shown.
 """
 
 
 def _committed() -> list[tuple[Path, Results]]:
-    """All committed results, GPUs first. A run of all candidates has the records of a plain one too."""
-    paths: dict[tuple[Path, str], Path] = {}
-    files = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("_ablations")]
-    for path in sorted(files, key=lambda path: (path.stem.endswith("_candidates"), path)):
-        paths.setdefault((path.parent, path.stem.removesuffix("_candidates")), path)
-    ordered = sorted(paths.values(), key=lambda path: (path.parent.name.startswith("cpu"), path))
+    """All committed results of what auto takes, GPUs first."""
+    kinds = ("_ablations", "_candidates")
+    paths = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith(kinds)]
+    ordered = sorted(paths, key=lambda path: (path.parent.name.startswith("cpu"), path))
     return [(path, load(path)) for path in ordered]
 
 
@@ -45,11 +43,13 @@ def short() -> str:
         "| device | suite | operation | dtype | times faster | slower on |",
         "|---|---|---|---|---:|---:|",
     ]
-    calls = []
+    others = []
     for path, results in _committed():
         device = results.environment["device"]
-        if results.suite == "host":
-            calls.append(f"What a call costs on the host, {device}:\n\n{_host(results)}")
+        if special := _SPECIAL.get(results.suite):
+            title, table = special
+            if title:
+                others.append(f"{title}, {device}:\n\n{table(list(results.records.values()))}")
             continue
         link = f"[{results.suite}]({TABLES.relative_to(README.parent)}#{_anchor(path)})"
         lines += [
@@ -57,7 +57,7 @@ def short() -> str:
             f"| {row.slower} of {row.count} |"
             for row in overall(results.records.values())
         ]
-    return "\n".join(lines) + "".join(f"\n\n{text}" for text in calls)
+    return "\n".join(lines) + "".join(f"\n\n{text}" for text in others)
 
 
 def long() -> str:
@@ -66,7 +66,7 @@ def long() -> str:
 
 
 def _anchor(path: Path) -> str:
-    return f"{path.parent.name}-{path.stem.removesuffix('_candidates')}"
+    return f"{path.parent.name}-{path.stem}"
 
 
 def _section(path: Path, results: Results) -> str:
@@ -76,7 +76,10 @@ def _section(path: Path, results: Results) -> str:
         versions += f", cuDNN {environment['cudnn']}"
     where = path.relative_to(RESULTS)
     head = f'\n<a id="{_anchor(path)}"></a>\n\n## {environment["device"]}: {results.suite}\n\n'
-    body = _host(results) if results.suite == "host" else f"{_groups(results)}\n\n{_peers(results)}"
+    if special := _SPECIAL.get(results.suite):
+        body = special[1](list(results.records.values()))
+    else:
+        body = f"{_groups(results)}\n\n{_peers(results)}"
     return f"{head}{versions}, [{where}]({where}), by `{results.command}`\n\n{body}\n"
 
 
@@ -110,8 +113,7 @@ def _peers(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _host(results: Results) -> str:
-    records = list(results.records.values())
+def _host(records: list[Record]) -> str:
     names = list(dict.fromkeys(name for record in records for name in record["peers_us"]))
     lines = [
         "| microseconds of a call | convx.functional | " + " | ".join(names) + " |",
@@ -122,6 +124,15 @@ def _host(results: Results) -> str:
         cells = ["" if time is None else f"{time:.1f}" for time in peers]
         lines.append(f"| {record['case']} | {record['convx_us']:.1f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+# What is no layer: its title where README has it too, and its table.
+_SPECIAL: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
+    "held_out": ("", held_out.table),
+    "host": ("What a call costs on the host", _host),
+    "memory": ("Memory of training converted networks", memory.table),
+    "networks": ("", networks.table),
+}
 
 
 def updated(text: str) -> str:

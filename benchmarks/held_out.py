@@ -1,0 +1,225 @@
+"""Random layers, of kinds that networks have and the suites lack as much as of theirs: what auto takes beside
+torch's convolution, which tries all of cuDNN's algorithms (torch.backends.cudnn.benchmark).
+
+A seed makes the same problems everywhere. Nothing is fitted to them: one that was looked at once has served.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from benchmarks.convolution import Measured, Report, Settings, measure_problem
+from benchmarks.planner import Planner
+from benchmarks.results import Record, geomean
+from benchmarks.suites import LAYOUTS, OPERATIONS, Case, Layer, Pair, Problem, drawn
+
+PEERS = ("torch", "torch_again")
+MOST_BYTES = 1 << 29  # of a problem
+MOST_FLOPS = 2e11
+SURE_ROUNDS = 21  # of what seems slower than torch, once more
+SURE_ABOVE = 1.02
+
+
+@dataclass(frozen=True)
+class AnyShape(Layer):
+    in_channels: int
+    height: int
+    width: int
+    out_channels: int
+    filter: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+
+    @property
+    def maps(self) -> Pair:
+        return self.height, self.width
+
+    @property
+    def filters(self) -> Pair:
+        return self.filter
+
+    @property
+    def strides(self) -> Pair:
+        return self.stride
+
+    @property
+    def paddings(self) -> Pair:
+        return self.padding
+
+    @property
+    def dilations(self) -> Pair:
+        return self.dilation
+
+
+def _same(filters: Pair, dilation: int = 1) -> Pair:
+    return filters[0] // 2 * dilation, filters[1] // 2 * dilation
+
+
+def _depthwise(
+    draw: random.Random, filters: Pair, stride: int = 1, dilation: int = 1, multiplier: int = 1
+) -> AnyShape:
+    channels = drawn(draw, 16, 1024, draw.choice((1, 8, 16)))
+    size = drawn(draw, 7, 112)
+    return AnyShape(
+        *(channels, size, size, channels * multiplier, filters, (stride, stride)),
+        *(_same(filters, dilation), (dilation, dilation), channels),
+    )
+
+
+def _line(draw: random.Random) -> AnyShape:
+    """1D, depthwise."""
+    channels, width, taps = (
+        drawn(draw, 64, 4096, 32),
+        drawn(draw, 128, 8192),
+        draw.choice((3, 4, 7, 15, 31)),
+    )
+    return AnyShape(channels, 1, width, channels, (1, taps), (1, 1), (0, taps // 2), (1, 1), channels)
+
+
+def _turned(draw: random.Random, taps: int) -> Pair:
+    return (1, taps) if draw.random() < 0.5 else (taps, 1)
+
+
+def _dense(
+    draw: random.Random,
+    filters: Pair,
+    stride: int = 1,
+    dilation: int = 1,
+    sizes: Pair = (7, 112),
+    groups: int = 1,
+) -> AnyShape:
+    step = draw.choice((1, 8, 16)) * groups
+    channels, out_channels = (max(step, drawn(draw, 16, 768, step) // groups * groups) for _ in range(2))
+    size = drawn(draw, *sizes)
+    return AnyShape(
+        *(channels, size, size, out_channels, filters, (stride, stride)),
+        *(_same(filters, dilation), (dilation, dilation), groups),
+    )
+
+
+def _wide(draw: random.Random) -> AnyShape:
+    """Of 64 to 128 channels on maps of 64 to 128."""
+    shape = _dense(draw, (3, 3), sizes=(64, 128))
+    return replace(shape, in_channels=drawn(draw, 64, 128, 8), out_channels=drawn(draw, 64, 128, 8))
+
+
+_ODD = (3, 5, 7, 9, 11)
+KINDS: dict[str, Callable[[random.Random], AnyShape]] = {
+    "depthwise 3x3": lambda draw: _depthwise(draw, (3, 3), draw.choice((1, 2))),
+    "depthwise 5x5": lambda draw: _depthwise(draw, (5, 5), draw.choice((1, 2))),
+    "depthwise 7x7": lambda draw: _depthwise(draw, (7, 7)),
+    "depthwise 7x7, stride 2, twice the channels": lambda draw: _depthwise(draw, (7, 7), 2, multiplier=2),
+    "depthwise 1xk, kx1": lambda draw: _depthwise(draw, _turned(draw, draw.choice(_ODD))),
+    "depthwise 1D": _line,
+    "depthwise dilated": lambda draw: _depthwise(draw, (3, 3), dilation=draw.choice((2, 3, 4))),
+    "depthwise 13x13": lambda draw: _depthwise(draw, (13, 13)),
+    "depthwise 31x31": lambda draw: _depthwise(draw, (31, 31)),
+    "2x2, stride 2": lambda draw: replace(_dense(draw, (2, 2), 2), padding=(0, 0)),
+    "depthwise 2x2, stride 2": lambda draw: replace(_depthwise(draw, (2, 2), 2), padding=(0, 0)),
+    "dense 1xk, kx1": lambda draw: _dense(draw, _turned(draw, draw.choice(_ODD[:3]))),
+    "dense dilated": lambda draw: _dense(draw, (3, 3), dilation=draw.choice((2, 3, 4))),
+    "dense 3x3": lambda draw: _dense(draw, (3, 3), draw.choice((1, 1, 2))),
+    "dense 3x3, wide": _wide,
+    "dense 5x5": lambda draw: _dense(draw, (5, 5)),
+    "grouped 3x3": lambda draw: _dense(draw, (3, 3), groups=draw.choice((2, 4, 8, 32))),
+    "1x1": lambda draw: _dense(draw, (1, 1), draw.choice((1, 1, 1, 2))),
+}
+
+
+class RandomProblem(Problem):
+    @property
+    def shape(self) -> Any:
+        return self.case.shape
+
+    def arguments(self, suite: str, device: str) -> str:
+        raise NotImplementedError("a problem of a seed is repeated with all of them")
+
+
+def problems(seed: int, count: int) -> Iterator[RandomProblem]:
+    """Kinds take turns; everything else is drawn."""
+    draw = random.Random(seed)
+    kinds = list(KINDS.items())
+    number = 0
+    while number < count:
+        name, make = kinds[number % len(kinds)]
+        precision = draw.choice(("float32", "float32", "tf32", "bfloat16", "bfloat16", "float16"))
+        dtype = "float32" if precision == "tf32" else precision
+        shape: Any = make(draw)
+        case = Case(f"{seed}-{number}", name, shape, (), ())
+        batch = 2 ** draw.randrange(7)
+        problem = RandomProblem(
+            case, draw.choice(OPERATIONS), dtype, draw.choice(LAYOUTS), batch, precision == "tf32"
+        )
+        if min(shape.out_maps) >= 1 and problem.bytes <= MOST_BYTES and problem.flops <= MOST_FLOPS:
+            number += 1
+            yield problem
+
+
+def run(problem: RandomProblem, settings: Settings, planner: Planner, report: Report) -> Iterator[Record]:
+    """What auto takes beside torch; what seems slower is measured again, longer, and that counts."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        measured = measure_problem(problem, [settings.algorithm], settings, report)
+        if _seems_slower(measured):
+            again = replace(settings, rounds=max(SURE_ROUNDS, settings.rounds))
+            measured = measure_problem(problem, [settings.algorithm], again, report)
+    finally:
+        torch.backends.cudnn.benchmark = before
+    if "convx" in measured.times:
+        record = measured.record("convx", planner.method(problem, settings.algorithm), "auto")
+        yield record | {"shape": asdict(problem.shape)}
+
+
+def _seems_slower(measured: Measured) -> bool:
+    own, torchs = measured.times.get("convx"), measured.peers.get("torch")
+    return own is not None and torchs is not None and own > SURE_ABOVE * torchs
+
+
+def table(records: list[Record]) -> str:
+    """By kind of layer: the problems that take a kernel of convx, and those that take torch's convolution,
+    where what differs is chance, as much as where torch is measured twice."""
+    head = (
+        "kind",
+        "layers",
+        "by convx",
+        "times faster",
+        "slower",
+        "by torch",
+        "slower",
+        "torch again, slower",
+    )
+    lines = [
+        "Slower: by more than 2 %, and by more than 10 %; also torch, measured twice, than itself.",
+        "",
+        f"| {' | '.join(head)} |",
+        "|---|" + "---:|" * (len(head) - 1),
+    ]
+    kinds = list(dict.fromkeys(str(record["group"]) for record in records))
+    rows = [(kind, [record for record in records if record["group"] == kind]) for kind in kinds]
+    for name, members in (*rows, ("all", records)):
+        own = [record for record in members if record["method"] != "native"]
+        rest = [record for record in members if record["method"] == "native"]
+        faster = f"{1 / geomean(_over_torch(record) for record in own):.2f}" if own else ""
+        again = _slower(members, "torch_again")
+        cells = (name, len(members), len(own), faster, _slower(own), len(rest), _slower(rest), again)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _over_torch(record: Record, name: str = "convx") -> float:
+    time: float = record["convx_us"] if name == "convx" else record["peers_us"][name]
+    return time / float(record["peers_us"]["torch"])
+
+
+def _slower(records: list[Record], name: str = "convx") -> str:
+    """How many are by more than 2 and 10 %."""
+    ratios = [_over_torch(record, name) for record in records]
+    return f"{sum(ratio > 1.02 for ratio in ratios)}, {sum(ratio > 1.1 for ratio in ratios)}"
