@@ -14,7 +14,7 @@ import torch
 from models import torchvision_network
 
 import convx.demo
-from convx.demo.compare import examine
+from convx.demo.compare import LayerResult, NetworkResult, examine
 from convx.demo.photo_filters import FilterResult
 
 np = pytest.importorskip("numpy")
@@ -65,6 +65,23 @@ def test_report_names_every_layer_and_its_method(report: Path) -> None:
     assert text.count("Each method by name") == 2
     for method in ("depthwise", "pointwise", "hntmp", "cuconv"):  # those that have layers to run on a CPU
         assert f"algorithm=&#x27;{method}&#x27;" in text or f"algorithm='{method}'" in text
+
+
+def layer_result(method: str, converted: bool) -> LayerResult:
+    return LayerResult("features.0", "dense 3x3", "1x3x8x8", converted, method, "", 2.0, 1.0)
+
+
+def test_who_runs_the_layers_is_counted_by_their_methods() -> None:
+    layers = [layer_result("depthwise/strip", True)] * 3 + [layer_result("native", True)] * 2
+    layers += [layer_result("native/matmul", True), layer_result("", False)]
+    result = NetworkResult("net", 1, "nchw", layers, {}, 0.0, 0.0)
+    assert result.who == (
+        "3 of 7 convolutions run on convx's kernels, 3 on torch's, ahead of which nothing was measured, "
+        "1 could not be converted"
+    )
+    assert NetworkResult("net", 1, "nchw", layers[:3], {}, 0.0, 0.0).who == (
+        "3 of 3 convolutions run on convx's kernels"
+    )
 
 
 def test_pictures_are_written_too(report: Path) -> None:

@@ -115,10 +115,7 @@ def _print(results: list[NetworkResult]) -> None:
             if layer.converted:
                 times = f"{layer.native_us:12.1f}{layer.convx_us:12.1f}{layer.speedup:9.2f}"
                 print(f"{layer.name:<28}{times}  {layer.method}")
-        left = [layer for layer in result.layers if not layer.converted]
-        print(
-            f"{len(left)} of {len(result.layers)} convolutions left native (the report says why, one by one)"
-        )
+        print(f"{result.who} (the report says why, one by one)")
     print(f"\n{'whole network':<34}{'native ms':>12}{'convx ms':>12}{'faster':>9}")
     for result in results:
         for layout, (native, fast) in result.whole_us.items():

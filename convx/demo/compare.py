@@ -34,6 +34,11 @@ class LayerResult:
     def speedup(self) -> float:
         return self.native_us / self.convx_us
 
+    @property
+    def is_torchs(self) -> bool:
+        """Run by torch's own convolution or product, converted or not."""
+        return not self.converted or self.method.startswith("native")
+
 
 @dataclass
 class ForcedResult:
@@ -62,6 +67,23 @@ class NetworkResult:
         """As near to float64 as torch: at most twice its error (or rounding, where torch is nearly exact)."""
         worst = max([self.convx_error, *(each.error for each in self.forced)])
         return worst <= max(2 * self.native_error, 1e-6)
+
+    @property
+    def accelerated(self) -> list[LayerResult]:
+        """The layers that run on convx's kernels."""
+        return [layer for layer in self.layers if layer.converted and not layer.is_torchs]
+
+    @property
+    def who(self) -> str:
+        """Who runs the convolutions, in one line."""
+        torchs = sum(layer.converted and layer.is_torchs for layer in self.layers)
+        left = sum(not layer.converted for layer in self.layers)
+        text = f"{len(self.accelerated)} of {len(self.layers)} convolutions run on convx's kernels"
+        if torchs:
+            text += f", {torchs} on torch's, ahead of which nothing was measured"
+        if left:
+            text += f", {left} could not be converted"
+        return text
 
     @property
     def conv_us(self) -> tuple[float, float]:

@@ -62,7 +62,7 @@ def _network(result: NetworkResult, pictures: dict[str, bytes | None]) -> str:
     converted = [layer for layer in result.layers if layer.converted]
     native_us, convx_us = result.conv_us
     cards = [
-        _card(f"{len(converted)} of {len(result.layers)}", "convolutions converted"),
+        _card(f"{len(result.accelerated)} of {len(result.layers)}", "convolutions on convx's kernels"),
         _card(f"{native_us / 1e3:.2f} → {convx_us / 1e3:.2f} ms", f"all convolutions, {result.layout}"),
     ]
     if converted:
