@@ -16,7 +16,6 @@ from torch import Tensor
 from torch._C import _are_functorch_transforms_active as functorch_active
 from torch._C import _AutoDispatchBelowAutograd as BelowAutograd
 from torch._C import _get_tracing_state as tracing_state
-from torch._C import _is_any_autocast_enabled as autocast_active
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
@@ -38,7 +37,7 @@ from convx._packed import PackedFilters
 
 _PLAIN = frozenset((Tensor, Parameter, type(None)))
 # Activations with a gradient of their own: their input is not kept when they are fused.
-_UNFUSED: dict[str, Callable[[Tensor], Tensor]] = {
+UNFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": torch.nn.functional.silu,
     "hardswish": torch.nn.functional.hardswish,
     "gelu": torch.nn.functional.gelu,
@@ -47,7 +46,7 @@ _conv2d, _input_grad, _weight_grad = ops.conv2d, ops.conv2d_input_grad, ops.conv
 is_grad_enabled = torch.is_grad_enabled
 
 
-def _takes_registered_path(first: Tensor, second: Tensor, third: Tensor | None) -> bool:
+def _takes_registered_path(first: Tensor, second: Tensor | None, third: Tensor | None) -> bool:
     return (
         is_compiling()
         or first.__class__ not in _PLAIN
@@ -66,16 +65,6 @@ def _is_transformed() -> bool:
 def _needs_grad(first: Tensor, second: Tensor, third: Tensor | None = None) -> bool:
     return is_grad_enabled() and (
         first.requires_grad or second.requires_grad or (third is not None and third.requires_grad)
-    )
-
-
-def is_plain(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Nothing but the result is asked for: no gradient, transform, mode or autocast has a say."""
-    return not (
-        _needs_grad(input, weight, bias)
-        or _takes_registered_path(input, weight, bias)
-        or _is_transformed()
-        or autocast_active()
     )
 
 
@@ -106,7 +95,8 @@ class _Conv2d(torch.autograd.Function):
         if output is not None:
             grad = activation_grad(activation, grad, output.detach(), None)
         needs = ctx.needs_input_grad
-        gradients = conv2d_backward(_CALLS, geometry, choice, needs, grad, input, weight, *ctx.sizes)
+        calls = _CALLS if is_grad_enabled() or _takes_registered_path(grad, input, weight) else _BARE
+        gradients = conv2d_backward(calls, geometry, choice, needs, grad, input, weight, *ctx.sizes)
         return (*gradients, *(None,) * 7)
 
 
@@ -229,12 +219,28 @@ def _bare_apply(function: type[torch.autograd.Function]) -> Any:
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
-_apply_conv2d = _bare_apply(_Conv2d)
+apply_conv2d = _bare_apply(_Conv2d)
 _apply_input_grad = _bare_apply(_InputGrad)
 _apply_weight_grad = _bare_apply(_WeightGrad)
 _transformed_conv2d: Any = _TransformedConv2d.apply
 _transformed_input_grad: Any = _TransformedInputGrad.apply
 _transformed_weight_grad: Any = _TransformedWeightGrad.apply
+
+
+def bare_conv2d(*arguments: Any) -> Tensor:
+    """The operator, where nothing needs a gradient."""
+    with BelowAutograd():
+        return _conv2d(*arguments)
+
+
+def _bare_input_grad(*arguments: Any) -> Tensor:
+    with BelowAutograd():
+        return _input_grad(*arguments)
+
+
+def _bare_weight_grad(*arguments: Any) -> Tensor:
+    with BelowAutograd():
+        return _weight_grad(*arguments)
 
 
 def conv2d(
@@ -271,12 +277,12 @@ def conv2d(
         output: Tensor = _transformed_conv2d(input, weight, bias, *geometry, "none", *choice)
         return output if activation == "none" else getattr(torch.nn.functional, activation)(output)
     if _needs_grad(input, weight, bias):
-        separate = _UNFUSED.get(activation)
+        separate = UNFUSED.get(activation)
         if separate is None:
-            return _apply_conv2d(  # type: ignore[no-any-return]
+            return apply_conv2d(  # type: ignore[no-any-return]
                 input, weight, bias, *geometry, activation, *choice
             )
-        return separate(_apply_conv2d(input, weight, bias, *geometry, "none", *choice))
+        return separate(apply_conv2d(input, weight, bias, *geometry, "none", *choice))
     with BelowAutograd():
         arguments = (input, weight, bias, *geometry, activation, *choice)
         return _conv2d(*arguments, None if packed is None else packed.of(*arguments))
@@ -335,3 +341,4 @@ def conv2d_weight_grad(
 
 
 _CALLS = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
+_BARE = Calls(bare_conv2d, _bare_input_grad, _bare_weight_grad)

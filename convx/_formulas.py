@@ -37,8 +37,11 @@ class Choice(NamedTuple):
         operation, and auto where the method does not have the gradient. Matrix products may have been let
         round since.
         """
+        tf32 = self.tf32 | products_setting()
+        if self.algorithm == "auto":
+            return Choice("auto", tf32)
         method = self.algorithm.split("|", 1)[0].split("/", 1)[0]
-        return Choice(method if method == "auto" else f"{method}|auto", self.tf32 | products_setting())
+        return Choice(method if method == "auto" else f"{method}|auto", tf32)
 
 
 class Calls(NamedTuple):

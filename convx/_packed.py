@@ -138,10 +138,10 @@ class PackedFilters:
     version. They are no state: copies and pickles of a layer begin without any.
     """
 
-    __slots__ = ("_captured", "_snapshot", "choices", "keeps")
+    __slots__ = ("_captured", "_snapshot", "keeps", "prepared")
 
     def __init__(self) -> None:
-        self.choices: dict[Any, Any] = {}  # which calls are native's: convx._native
+        self.prepared: dict[Any, Any] = {}  # what the layer's calls come down to: convx._prepared
         self.keeps = True  # else calls pack for themselves: a layer's in training mode
         self._snapshot: _Snapshot | None = None
         self._captured: list[Tensor] = []  # what graphs read, which nobody else may be given the memory of

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from convx import _eager, _native
+from convx import _eager
 from convx._arguments import Padding, integer, padding_1d, padding_2d, pair, single, sizes
 from convx._errors import InvalidArgument, blame, require_tensors, require_weight_1d, shape
 from convx._packed import PackedFilters
@@ -108,12 +108,6 @@ def conv2d(
             )
         require_tensors(input=input, weight=weight, bias=bias)
     try:
-        if packed is not None:
-            result = _native.conv2d(
-                packed, input, weight, bias, stride, padding, dilation, groups, activation, algorithm
-            )
-            if result is not None:
-                return result
         # Plain ints, the common case, spare the calls.
         strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
         dilations: Any = (dilation, dilation) if dilation.__class__ is int else pair("dilation", dilation)

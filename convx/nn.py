@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from convx import functional
+from convx import _prepared, functional
 from convx._arguments import ACTIVATIONS
 from convx._errors import InvalidArgument, require_batched_or_not
 from convx._packed import PackedFilters
@@ -156,6 +156,10 @@ class Conv2d(_RunByConvx, torch.nn.Conv2d):
     """
 
     _function = staticmethod(functional.conv2d)
+
+    def forward(self, input: Tensor) -> Tensor:
+        result = _prepared.conv2d(self, input)
+        return super().forward(input) if result is None else result
 
 
 class Conv1d(_RunByConvx, torch.nn.Conv1d):

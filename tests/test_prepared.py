@@ -1,0 +1,297 @@
+"""Prepared calls of layers: native's go to torch straight, the others to the operator; none too many."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import convx
+from convx import _eager, _prepared, functional
+from convx._packed import _MOST, forget_all
+
+
+@pytest.fixture
+def operators(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each call of the operator."""
+    calls: list[int] = []
+    conv2d = _eager._conv2d
+    monkeypatch.setattr(_eager, "_conv2d", lambda *arguments: calls.append(1) or conv2d(*arguments))
+    return calls
+
+
+def _layer(**options: Any) -> convx.nn.Conv2d:
+    torch.manual_seed(0)
+    return convx.nn.Conv2d(6, 10, 3, padding=1, **{"algorithm": "native", **options})
+
+
+def _input(*size: int) -> Tensor:
+    return torch.randn(*(size or (2, 6, 9, 11)))
+
+
+def _torchs(layer: convx.nn.Conv2d, input: Tensor) -> Tensor:
+    rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
+    return torch.nn.functional.conv2d(input, layer.weight, layer.bias, *rest)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("bias", [True, False])
+def test_native_is_torchs_own_call(operators: list[int], layout: torch.memory_format, bias: bool) -> None:
+    layer, x = _layer(bias=bias).to(memory_format=layout), _input().contiguous(memory_format=layout)
+    for _ in range(3):
+        result = layer(x)
+        assert torch.equal(result, _torchs(layer, x))
+        assert result.is_contiguous(memory_format=layout)
+    assert not operators
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("algorithm", ["hntmp", "depthwise"])
+def test_another_choice_is_the_operators(
+    operators: list[int], monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """Filters that are kept packed are functional's to find; what packs none is prepared."""
+    layer, x = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm=algorithm).eval(), _input()
+    served: list[int] = []
+    own = functional.conv2d
+    monkeypatch.setattr(
+        convx.nn.Conv2d,
+        "_function",
+        staticmethod(lambda *args, **more: served.append(1) or own(*args, **more)),
+    )
+    for expected in (1, 2):
+        torch.testing.assert_close(layer(x), _torchs(layer, x))
+        assert len(operators) == expected
+        assert len(served) == (expected if algorithm == "hntmp" else 0)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "silu"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_prepared_gradients_are_functionals(layout: torch.memory_format, activation: str) -> None:
+    layer = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm="depthwise", activation=activation)
+    layer, x = layer.to(memory_format=layout), _input().contiguous(memory_format=layout).requires_grad_()
+    for _ in range(2):
+        results = []
+        for call in (layer, lambda x: convx.nn._RunByConvx.forward(layer, x)):
+            result = call(x)
+            gradients = torch.autograd.grad(result.square().sum(), [x, layer.weight, layer.bias])
+            results.append([result, *gradients])
+        for prepared, functionals in zip(*results, strict=True):
+            assert torch.equal(prepared, functionals) and prepared.stride() == functionals.stride()
+
+
+@pytest.mark.parametrize("algorithm", ["native", "depthwise"])
+def test_transforms_go_through_prepared_layers(algorithm: str) -> None:
+    layer = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm=algorithm).double()
+    x, direction = torch.randn(2, 6, 5, 7, dtype=torch.float64).unbind(0)
+    x, direction = x[None], direction[None]
+    layer(x)  # prepared
+    value, tangent = torch.func.jvp(layer, (x,), (direction,))
+    torch.testing.assert_close(value, _torchs(layer, x))
+    torch.testing.assert_close(tangent, _torchs(layer, direction) - layer.bias.view(1, -1, 1, 1))
+    many = torch.func.vmap(layer)(torch.stack([x, direction]))
+    torch.testing.assert_close(many, torch.stack([_torchs(layer, x), _torchs(layer, direction)]))
+    gradient = torch.func.grad(lambda x: layer(x).square().sum())(x)
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(_torchs(layer, leaf).square().sum(), leaf)
+    torch.testing.assert_close(gradient, expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("algorithm", ["native", "depthwise"])
+def test_what_goes_wrong_is_said_by_functional(algorithm: str) -> None:
+    layer, x = convx.nn.Conv2d(6, 6, 3, groups=6, algorithm=algorithm), _input()
+    layer(x)
+    with pytest.raises(convx.InvalidArgument, match="input must be a dense tensor"):
+        layer(x.to_sparse())
+    with pytest.raises(convx.InvalidArgument, match="weight must have the dtype of input"):
+        layer(x.double())
+    layer.weight.data = layer.weight.data.double()
+    with pytest.raises(convx.InvalidArgument, match="weight must have the dtype of input"):
+        layer(x)
+    with pytest.raises(convx.InvalidArgument, match="input channels"):
+        layer(x.double()[:, :5])
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])
+def test_gradients_are_torchs_too(
+    operators: list[int], layout: torch.memory_format, autocast: bool, needed: tuple[bool, bool]
+) -> None:
+    layer, x = _layer().to(memory_format=layout), _input().contiguous(memory_format=layout)
+    layer.weight.requires_grad_(needed[1])
+    grad, found = torch.randn(2, 10, 9, 11), []
+    for call in (layer, lambda x: _torchs(layer, x)):
+        leaf = x.detach().requires_grad_(needed[0])
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            result = call(leaf)
+        assert result.grad_fn.name() == "ConvolutionBackward0"
+        tensors = [each for each in (leaf, layer.weight, layer.bias) if each.requires_grad]
+        found.append([result, *torch.autograd.grad(result, tensors, grad.to(result.dtype))])
+    for own, torchs in zip(*found, strict=True):
+        assert torch.equal(own, torchs) and own.stride() == torchs.stride()
+    assert not operators
+
+
+@pytest.mark.parametrize("operation", ["forward", "input_grad", "weight_grad"])
+def test_a_gradient_by_another_method_is_convxs(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    """Where one of those that are needed is; where it is not needed it doesn't count."""
+    core = convx._planning.core()
+
+    def select(problem: Any, device: Any, algorithm: str) -> Any:
+        return core.select(problem, device, "depthwise" if problem.operation == operation else "native")
+
+    own = SimpleNamespace(Problem=core.Problem, Device=core.Device, select=select)
+    monkeypatch.setattr(convx._planning, "core", lambda: own)
+    for needed in ((True, False), (False, True), (True, True), (False, False)):
+        layer = convx.nn.Conv2d(6, 6, 3, groups=6, bias=False, algorithm="native")
+        layer.weight.requires_grad_(needed[1])
+        x = _input().requires_grad_(needed[0])
+        by_convx = {"forward": True, "input_grad": needed[0], "weight_grad": needed[1]}[operation]
+        _prepared.conv2d(layer, x)
+        (prepared,) = layer._packed.prepared.values()
+        assert (prepared.call is not torch.conv2d) == by_convx
+
+
+def test_what_is_needed_may_change(operators: list[int]) -> None:
+    layer, x = _layer(), _input()
+    for trains in (True, False, True):
+        layer.requires_grad_(trains)
+        for _ in range(2):
+            assert layer(x).requires_grad == trains
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    assert layer(x).dtype == torch.float32
+    x.requires_grad_()
+    (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.sum(), layer.weight)[0].abs().sum() > 0
+    assert not operators
+
+
+def _of_a_slice(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
+    wide = torch.cat([x, x], dim=3)
+    return layer(wide[..., : x.shape[3]])
+
+
+def _of_another_layout(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
+    result: Tensor = layer(x.contiguous(memory_format=torch.channels_last))
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    return result
+
+
+def _without_a_batch(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
+    return torch.stack([layer(image) for image in x])
+
+
+def _fused(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
+    layer.activation = "relu"
+    result: Tensor = layer(x)
+    layer.activation = "none"
+    assert (result >= 0).all()
+    return torch.where(result > 0, result, layer(x))
+
+
+def _of_another_method(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
+    layer.algorithm = "hntmp"
+    return layer(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "call",
+    [
+        _of_a_slice,
+        _of_another_layout,
+        _without_a_batch,
+        _fused,
+        _of_another_method,
+    ],
+)
+def test_what_torch_would_not_do_alike_is_the_operators(
+    operators: list[int], call: Callable[[convx.nn.Conv2d, Tensor], Tensor]
+) -> None:
+    layer, x = _layer(), _input()
+    layer(x)  # remembered
+    before = len(operators)
+    torch.testing.assert_close(call(layer, x), _torchs(layer, x))
+    assert len(operators) > before
+
+
+@torch.no_grad()
+def test_what_is_remembered_follows_the_layer(operators: list[int]) -> None:
+    layer, x = _layer(), _input()
+    layer(x)
+    layer.weight.add_(1)
+    assert torch.equal(layer(x), _torchs(layer, x))
+    layer.dilation, layer.padding = (2, 2), (2, 2)
+    assert torch.equal(layer(x), _torchs(layer, x))
+    layer.weight.data = layer.weight.data.double()
+    layer.bias.data = layer.bias.data.double()
+    assert torch.equal(layer(x.double()), _torchs(layer, x.double()))
+    assert not operators
+    with pytest.raises(ValueError, match="weight must have the dtype of input"):
+        layer(x)  # the message is the operator's
+
+
+@torch.no_grad()
+def test_padding_that_differs_between_sides(operators: list[int]) -> None:
+    layer, x = _layer(), _input()
+    layer.padding = ((0, 2), (1, 0))
+    padded = torch.nn.functional.pad(x, (1, 0, 0, 2))
+    expected = torch.nn.functional.conv2d(padded, layer.weight, layer.bias)
+    torch.testing.assert_close(layer(x), expected)
+    assert operators
+
+
+@torch.no_grad()
+def test_choices_made_anew_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = _layer(algorithm="auto"), _input()
+    asked = []
+    core = convx._planning.core
+    monkeypatch.setattr(convx._planning, "core", lambda: asked.append(1) or core())
+    layer(x)
+    first = len(asked)
+    assert first > 0
+    layer(x)
+    assert len(asked) == first
+    forget_all()
+    layer(x)
+    assert len(asked) == 2 * first
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+def test_copies_remember_nothing(how: Callable[[convx.nn.Conv2d], convx.nn.Conv2d]) -> None:
+    layer, x = _layer(), _input()
+    expected = layer(x)
+    assert layer._packed is not None and layer._packed.prepared
+    other = how(layer)
+    assert other._packed is not None and not other._packed.prepared
+    assert torch.equal(other(x), expected)
+
+
+@torch.no_grad()
+def test_a_list_that_is_changed_in_place_is_another_call(operators: list[int]) -> None:
+    layer, x = _layer(), _input(1, 6, 9, 9)
+    layer.stride = [1, 1]
+    for height in (1, 2, 1):
+        layer.stride[0] = height
+        assert torch.equal(layer(x), _torchs(layer, x))
+    assert not operators
+
+
+@torch.no_grad()
+def test_many_sizes_do_not_pile_up() -> None:
+    layer = _layer()
+    for size in range(3, 5 + _MOST):
+        x = _input(1, 6, size, 5)
+        assert torch.equal(layer(x), _torchs(layer, x))
+        assert 0 < len(layer._packed.prepared) <= _MOST
