@@ -233,6 +233,12 @@ def bare_conv2d(*arguments: Any) -> Tensor:
         return _conv2d(*arguments)
 
 
+def packed_conv2d(packed: PackedFilters, *arguments: Any) -> Tensor:
+    """The same with the filters that the layer keeps."""
+    with BelowAutograd():
+        return _conv2d(*arguments, packed.of(*arguments))
+
+
 def _bare_input_grad(*arguments: Any) -> Tensor:
     with BelowAutograd():
         return _input_grad(*arguments)
@@ -283,9 +289,8 @@ def conv2d(
                 input, weight, bias, *geometry, activation, *choice
             )
         return separate(apply_conv2d(input, weight, bias, *geometry, "none", *choice))
-    with BelowAutograd():
-        arguments = (input, weight, bias, *geometry, activation, *choice)
-        return _conv2d(*arguments, None if packed is None else packed.of(*arguments))
+    arguments = (input, weight, bias, *geometry, activation, *choice)
+    return bare_conv2d(*arguments) if packed is None else packed_conv2d(packed, *arguments)
 
 
 def conv2d_input_grad(

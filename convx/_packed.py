@@ -153,7 +153,8 @@ class PackedFilters:
         return PackedFilters()
 
     def forget(self) -> None:
-        """Lets the next call pack anew, after writes that a version counter may not see."""
+        """Lets the next call be prepared and pack anew, after writes that a version counter may not see."""
+        self.prepared.clear()
         self._snapshot = None
 
     def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:

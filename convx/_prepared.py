@@ -21,28 +21,44 @@ from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from convx import _eager, _packed, _planning, ops
-from convx._arguments import gives_channels_last, integer, padding_2d, pair, tf32_setting
+from convx._arguments import (
+    gives_channels_last,
+    integer,
+    padding_1d,
+    padding_2d,
+    pair,
+    single,
+    tf32_setting,
+)
 from convx._formulas import Choice, Geometry
 
 _PLAIN = (Tensor, Parameter)
 _AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)  # dtypes of which autocast makes its own
 _INPUT, _WEIGHT, _BIAS = 1, 2, 4  # gradients that a backward pass would be asked for
-is_grad_enabled, get_num_threads, convolution = torch.is_grad_enabled, torch.get_num_threads, torch.conv2d
+_TORCHS = (torch.conv1d, torch.conv2d)
+is_grad_enabled, get_num_threads = torch.is_grad_enabled, torch.get_num_threads
+
+
+class Call(NamedTuple):
+    """Of a function; None where functional is to make it."""
+
+    function: Callable[..., Tensor] | None
+    arguments: tuple[Any, ...] = ()  # after input, weight and bias
+    packs: bool = False  # filters that are kept packed come last
 
 
 class Prepared(NamedTuple):
-    """A layer's call; None where functional is to make it."""
+    """A layer's call, and what it was prepared for."""
 
-    key: tuple[Any, ...]  # what it was prepared for
-    call: Callable[..., Tensor] | None
-    arguments: tuple[Any, ...]  # after input, weight and bias
+    key: tuple[Any, ...]
+    call: Call
 
 
 # As few calls and objects as can be: between the kernels of a network Python's memory has left the caches,
 # and each that is touched costs some tenths of a microsecond. The weight is not looked at: whatever becomes
 # of it, the call is right; the choice alone is of the weight that was there.
-def conv2d(layer: Any, input: Tensor) -> Tensor | None:
-    """The result of a convx.nn.Conv2d; None where its call is not prepared or goes wrong."""
+def convolve(layer: Any, input: Tensor) -> Tensor | None:
+    """The result of a layer of convx.nn; None where its call is not prepared or goes wrong."""
     packed = layer._packed
     if (
         packed is None
@@ -59,7 +75,7 @@ def conv2d(layer: Any, input: Tensor) -> Tensor | None:
             wanted += _BIAS * bias.requires_grad
     generation = _packed.generation()
     prepared: Prepared | None = packed.prepared.get((input.shape, wanted))
-    if prepared is not None and prepared.call is None and prepared.key[0] == generation:
+    if prepared is not None and prepared.call.function is None and prepared.key[0] == generation:
         return None  # what is missed where the rest has changed since is time alone
     try:
         key = (
@@ -80,19 +96,23 @@ def conv2d(layer: Any, input: Tensor) -> Tensor | None:
             layer.algorithm,
         )
         if prepared is None or prepared.key != key:
-            prepared = _prepare(key, layer, input, wanted)
+            # Lists are copied: who changes one in place has another call then.
+            prepared = Prepared(_frozen(key), _prepare(layer, input, wanted))
             _packed.keep(packed.prepared, (input.shape, wanted), prepared)
-        call = prepared.call
-        if call is convolution:
-            return convolution(input, weight, bias, *prepared.arguments)
+        function, arguments, packs = prepared.call
+        if function in _TORCHS:
+            return function(input, weight, bias, *arguments)
         if (
-            call is None
+            function is None
             or weight.__class__ not in _PLAIN
             or functorch_active()
             or forward_ad._current_level >= 0
         ):
             return None
-        return call(input, weight, bias, *prepared.arguments)
+        if packs:
+            packed.keeps = not layer.training
+            return function(packed, input, weight, bias, *arguments)
+        return function(input, weight, bias, *arguments)
     except (RuntimeError, TypeError, ValueError):
         return None
 
@@ -103,42 +123,50 @@ def _autocast(input: Tensor) -> torch.dtype | None:
     return None
 
 
-def _prepare(key: tuple[Any, ...], layer: Any, input: Tensor, wanted: int) -> Prepared:
-    try:
-        call, arguments = _call(layer, input, wanted)
-    except (RuntimeError, TypeError, ValueError):
-        call, arguments = None, ()
-    # Lists are copied: who changes one in place has another call then.
-    return Prepared(_frozen(key), call, arguments)
-
-
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _call(layer: Any, input: Tensor, wanted: int) -> tuple[Callable[..., Tensor] | None, tuple[Any, ...]]:
+def _prepare(layer: Any, input: Tensor, wanted: int) -> Call:
+    try:
+        return _of_layer(layer, input, wanted)
+    except (RuntimeError, TypeError, ValueError):
+        return Call(None)  # functional says what is wrong
+
+
+def _geometry(layer: Any, filter_extent: tuple[int, ...]) -> Geometry:
+    if len(filter_extent) == 1:
+        stride, dilation = (1, single("stride", layer.stride)), (1, single("dilation", layer.dilation))
+        padding = padding_1d(layer.padding, filter_extent, stride[1], dilation[1])
+    else:
+        stride, dilation = pair("stride", layer.stride), pair("dilation", layer.dilation)
+        padding = padding_2d(layer.padding, (1, 1, *filter_extent), stride, dilation)
+    return Geometry(stride, padding, dilation, integer("groups", layer.groups))
+
+
+def _of_layer(layer: Any, input: Tensor, wanted: int) -> Call:
     weight, bias, autocast = layer.weight, layer.bias, _autocast(input)
     tensors = [weight] if bias is None else [weight, bias]
-    if layer.padding_mode != "zeros" or input.dim() != 4 or not ops.available:
-        return None, ()
+    if layer.padding_mode != "zeros" or input.dim() != weight.dim() or not ops.available:
+        return Call(None)
     for each in tensors:
         fits = each.dtype == input.dtype if autocast is None else each.dtype in _AUTOCAST
         if not fits or each.__class__ not in _PLAIN or each.device != input.device:
-            return None, ()
+            return Call(None)
     dtype = autocast or input.dtype
+    geometry = _geometry(layer, weight.shape[2:])
     forward = Choice(layer.algorithm, tf32_setting(input.is_cuda, dtype))
-    strides, dilations = pair("stride", layer.stride), pair("dilation", layer.dilation)
-    paddings = padding_2d(layer.padding, weight.shape, strides, dilations)
-    geometry = Geometry(strides, paddings, dilations, integer("groups", layer.groups))
-    channels_last = gives_channels_last(input, weight)
+    # A row is an image of one.
+    images, filters = (each if each.dim() == 4 else each.unsqueeze(-2) for each in (input, weight))
+    channels_last = gives_channels_last(images, filters)
 
     def plan(operation: str, choice: Choice) -> Any:
         problem = _planning.problem(
             operation,
             dtype,
             channels_last,
-            input.shape,
-            weight.shape,
+            images.shape,
+            filters.shape,
             *geometry,
             bias=bias is not None,
             activation=layer.activation,
@@ -151,20 +179,24 @@ def _call(layer: Any, input: Tensor, wanted: int) -> tuple[Callable[..., Tensor]
     plans = [own]
     plans += [plan("input_grad", forward.of_gradients())] if wanted & _INPUT else []
     plans += [plan("weight_grad", forward.of_gradients())] if wanted & _WEIGHT else []
-    top, bottom, left, right = paddings
+    top, bottom, left, right = geometry.padding
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    is_torchs = (
+    if (
         all((each.method, each.candidate) == ("native", "") for each in plans)
         and layer.activation == "none"
+        and not (channels_last and input.dim() == 3)
         and (top, left) == (bottom, right)
-        and input.is_contiguous(memory_format=layout)
-        and weight.is_contiguous(memory_format=layout)
-    )
-    if is_torchs:
-        return convolution, (strides, (top, left), dilations, geometry.groups)
-    if autocast is not None:
-        return None, ()
+        and images.is_contiguous(memory_format=layout)
+        and filters.is_contiguous(memory_format=layout)
+    ):
+        axes = slice(4 - input.dim(), 2)
+        rest = (geometry.stride[axes], (top, left)[axes], geometry.dilation[axes], geometry.groups)
+        return Call(_TORCHS[input.dim() - 3], rest)
+    if autocast is not None or input.dim() != 4:
+        return Call(None)
     arguments = (*geometry, layer.activation, *forward)
     if wanted:
-        return (None, ()) if layer.activation in _eager.UNFUSED else (_eager.apply_conv2d, arguments)
-    return (None, ()) if own.packed_weight_bytes > 0 else (_eager.bare_conv2d, arguments)
+        return Call(None) if layer.activation in _eager.UNFUSED else Call(_eager.apply_conv2d, arguments)
+    if own.packed_weight_bytes > 0:
+        return Call(_eager.packed_conv2d, arguments, packs=True)
+    return Call(_eager.bare_conv2d, arguments)

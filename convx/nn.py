@@ -76,6 +76,9 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
         vars(self).pop("qconfig", None)
 
     def forward(self, input: Tensor) -> Tensor:
+        result = _prepared.convolve(self, input)
+        if result is not None:
+            return result
         kind: Any = input.__class__
         if kind is Proxy:
             return _one_node(self, input)  # type: ignore[no-any-return]
@@ -156,10 +159,6 @@ class Conv2d(_RunByConvx, torch.nn.Conv2d):
     """
 
     _function = staticmethod(functional.conv2d)
-
-    def forward(self, input: Tensor) -> Tensor:
-        result = _prepared.conv2d(self, input)
-        return super().forward(input) if result is None else result
 
 
 class Conv1d(_RunByConvx, torch.nn.Conv1d):

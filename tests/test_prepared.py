@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import convx
-from convx import _eager, _prepared, functional
+from convx import _eager, _prepared
 from convx._packed import _MOST, forget_all
 
 
@@ -57,19 +57,35 @@ def test_native_is_torchs_own_call(operators: list[int], layout: torch.memory_fo
 def test_another_choice_is_the_operators(
     operators: list[int], monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    """Filters that are kept packed are functional's to find; what packs none is prepared."""
-    layer, x = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm=algorithm).eval(), _input()
-    served: list[int] = []
-    own = functional.conv2d
-    monkeypatch.setattr(
-        convx.nn.Conv2d,
-        "_function",
-        staticmethod(lambda *args, **more: served.append(1) or own(*args, **more)),
-    )
-    for expected in (1, 2):
+    """At once, with filters that the layer keeps packed and without."""
+    layer, x = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm=algorithm), _input()
+    monkeypatch.setattr(convx.nn.Conv2d, "_function", None)
+    for expected, training in enumerate((False, False, True, True), 1):
+        layer.train(training)
         torch.testing.assert_close(layer(x), _torchs(layer, x))
         assert len(operators) == expected
-        assert len(served) == (expected if algorithm == "hntmp" else 0)
+        kept = layer._packed._snapshot is not None
+        assert kept == (algorithm == "hntmp" and not training)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"padding": 3, "stride": 2}, {"padding": "same", "dilation": 2}])
+def test_rows_are_torchs_too(arguments: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    layer, x = convx.nn.Conv1d(6, 8, 3, algorithm="native", **arguments), torch.randn(2, 6, 30)
+    rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
+    for needed in (False, True):
+        x.requires_grad_(needed)
+        result, expected = layer(x), torch.nn.functional.conv1d(x, layer.weight, layer.bias, *rest)
+        assert torch.equal(result, expected) and result.stride() == expected.stride()
+        tensors = [x, layer.weight, layer.bias] if needed else [layer.weight, layer.bias]
+        for own, torchs in zip(
+            torch.autograd.grad(result.square().sum(), tensors),
+            torch.autograd.grad(expected.square().sum(), tensors),
+            strict=True,
+        ):
+            assert torch.equal(own, torchs)
+    assert {each.call.function for each in layer._packed.prepared.values()} == {torch.conv1d}
+    assert layer(x[0]).shape == expected[0].shape  # without a batch
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
@@ -79,7 +95,7 @@ def test_prepared_gradients_are_functionals(layout: torch.memory_format, activat
     layer, x = layer.to(memory_format=layout), _input().contiguous(memory_format=layout).requires_grad_()
     for _ in range(2):
         results = []
-        for call in (layer, lambda x: convx.nn._RunByConvx.forward(layer, x)):
+        for call in (layer, lambda x: layer._conv_forward(x, layer.weight, layer.bias)):
             result = call(x)
             gradients = torch.autograd.grad(result.square().sum(), [x, layer.weight, layer.bias])
             results.append([result, *gradients])
@@ -102,6 +118,17 @@ def test_transforms_go_through_prepared_layers(algorithm: str) -> None:
     leaf = x.clone().requires_grad_()
     (expected,) = torch.autograd.grad(_torchs(layer, leaf).square().sum(), leaf)
     torch.testing.assert_close(gradient, expected)
+
+
+@torch.no_grad()
+def test_a_layer_that_was_mended_is_prepared(operators: list[int]) -> None:
+    layer, x = _layer(), _input()
+    layer.weight.data = layer.weight.data.double()
+    with pytest.raises(convx.InvalidArgument, match="weight must have the dtype of input"):
+        layer(x)
+    layer.float()
+    assert torch.equal(layer(x), _torchs(layer, x))
+    assert {each.call.function for each in layer._packed.prepared.values()} == {torch.conv2d}
 
 
 @torch.no_grad()
@@ -156,9 +183,9 @@ def test_a_gradient_by_another_method_is_convxs(monkeypatch: pytest.MonkeyPatch,
         layer.weight.requires_grad_(needed[1])
         x = _input().requires_grad_(needed[0])
         by_convx = {"forward": True, "input_grad": needed[0], "weight_grad": needed[1]}[operation]
-        _prepared.conv2d(layer, x)
+        _prepared.convolve(layer, x)
         (prepared,) = layer._packed.prepared.values()
-        assert (prepared.call is not torch.conv2d) == by_convx
+        assert (prepared.call.function is not torch.conv2d) == by_convx
 
 
 def test_what_is_needed_may_change(operators: list[int]) -> None:
