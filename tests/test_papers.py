@@ -29,7 +29,7 @@ from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import NOT_MEASURED, over, table, us, without_empty_columns
 from benchmarks.papers.verdicts import PUBLISHED_PLANS, verdict
 from benchmarks.planner import core_problem
-from benchmarks.results import Results
+from benchmarks.results import Results, load
 from benchmarks.suites import SUITES, problems
 from convx import _core
 
@@ -188,10 +188,18 @@ def test_times_of_different_measurements_make_no_ratio(tmp_path: Path) -> None:
 
 
 def test_one_peer_that_agrees_may_do_so_by_chance(tmp_path: Path) -> None:
+    """In a file that holds several runs, as another problem shows."""
     write(tmp_path, "small_batch", {"hntmp/tile": 2.0, "+torch": 6.0}, {"cuconv/fused": 3.0, "+torch": 6.0})
+    tile, fused, torch = named("hntmp/tile"), named("cuconv/fused"), named("torch")
+    assert row_of(tmp_path).ratio(fused, tile) == 1.5
+    path = tmp_path / "test-gpu" / "small_batch_candidates.json"
+    results = load(path)
+    other = next(record for record in results.records.values() if record["case"] == "R2")
+    other["peers_us"] = {"torch": 7.0}
+    results.write(path)
     row = row_of(tmp_path)
-    assert row.ratio(named("torch"), named("hntmp/tile")) == 3.0
-    assert row.ratio(named("cuconv/fused"), named("hntmp/tile")) is None
+    assert row.ratio(torch, tile) == 3.0
+    assert row.ratio(fused, tile) is None
 
 
 def test_pages_leave_out_ratios_of_times_that_were_not_timed_together(tmp_path: Path) -> None:

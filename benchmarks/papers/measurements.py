@@ -175,18 +175,18 @@ class Machine:
                 for record in results.records.values()
                 if (record["operation"], precision(record), record["layout"]) == (operation, dtype, layout)
             ]
-            for records in _measured_together(wanted):
+            for records in _measured_together(wanted, not several_runs(results)):
                 _take(found, stem, records)
         return found
 
 
-def _measured_together(records: Iterable[Record]) -> list[list[Record]]:
-    """The records of one file by measurement. The time of a single peer may be the same by chance: such a
-    record is by itself."""
+def _measured_together(records: Iterable[Record], of_one_run: bool) -> list[list[Record]]:
+    """The records of one file by measurement. The time of a single peer may be the same by chance: in a file
+    of several runs such a record is by itself."""
     groups: dict[object, list[Record]] = {}
     for index, record in enumerate(records):
         mark: object = tuple(sorted(record["peers_us"].items()))
-        if len(record["peers_us"]) < 2:
+        if len(record["peers_us"]) < 2 and not of_one_run:
             mark = index
         place = (record["case"], record["batch"], record["warm"], record["floor_us"], mark)
         groups.setdefault(place, []).append(record)
