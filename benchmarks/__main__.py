@@ -184,7 +184,8 @@ def _run_host(
     results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
 ) -> None:
     for name in tqdm(_chosen_cases(host.cases(), case), desc="host", disable=None):
-        results.add(host.run(name, device, rounds))
+        for record in host.run(name, device, rounds):
+            results.add(record)
     if path:
         results.write(path)
 

@@ -1,93 +1,114 @@
-"""Host cost of a call: a convolution so small that what counts is everything around it."""
+"""Host cost of a call: layers so small that what counts is everything around their kernels."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-import convx.functional
+import convx
 from benchmarks.results import Record
+from benchmarks.suites import DTYPES, LAYOUTS
 
-_CHANNELS, _SIZE = 8, 8
-Contender = tuple[str, Callable[[], object]]
+_CHANNELS, _SIZE, _REPEATS = 96, 14, 200
+_LAYERS: dict[str, Callable[[], nn.Conv2d]] = {
+    "depthwise 3x3": lambda: nn.Conv2d(_CHANNELS, _CHANNELS, 3, padding=1, groups=_CHANNELS),
+    "pointwise": lambda: nn.Conv2d(_CHANNELS, 24, 1),
+    "dense 3x3": lambda: nn.Conv2d(_CHANNELS, 64, 3, padding=1),
+}
+KINDS = ("inference_mode", "no_grad", "autocast", "with_grad", "forward_backward")
+_PRECISIONS = ("float32", "bfloat16")
 
 
 def cases() -> tuple[str, ...]:
-    return ("inference_mode", "no_grad", "grad")
+    """ "pointwise bfloat16 channels_last"."""
+    return tuple(
+        f"{layer} {dtype} {layout}" for layer in _LAYERS for dtype in _PRECISIONS for layout in LAYOUTS
+    )
 
 
-def run(case: str, device: torch.device, rounds: int) -> Record:
-    """One record: convx.functional.conv2d, beside F.conv2d and the bare operator, without synchronising."""
-    with _mode(case):
-        contenders = _contenders(case == "grad", device)
-        times: dict[str, list[float]] = {name: [] for name, _ in contenders}
-        with _one_thread():
-            for _ in range(rounds + 1):
-                for name, call in contenders:
-                    times[name].append(_call_us(call, device))
-    medians = {name: float(f"{statistics.median(samples[1:]):.3g}") for name, samples in times.items()}
-    fast = medians.pop("convx")
-    return {
-        "case": case,
-        "operation": "forward",
-        "dtype": "float32",
-        "tf32": False,
-        "layout": "nchw",
-        "batch": 1,
-        "shape": {"channels": _CHANNELS, "size": _SIZE, "filter": 3, "groups": _CHANNELS},
-        "warm": True,
-        "convx_us": fast,
-        "method": "call",
-        "chosen_by": "auto",
-        "peers_us": medians,
-    }
-
-
-def _contenders(needs_grad: bool, device: torch.device) -> list[Contender]:
-    x = torch.randn(1, _CHANNELS, _SIZE, _SIZE, device=device)
-    w = torch.randn(_CHANNELS, 1, 3, 3, device=device, requires_grad=needs_grad)
-    step, sides, groups = (1, 1), (1, 1, 1, 1), _CHANNELS
-    conv2d, bare = convx.functional.conv2d, torch.ops.convx.conv2d.default
-    contenders: list[Contender] = [
-        ("convx", lambda: conv2d(x, w, padding=1, groups=groups)),
-        ("torch", lambda: torch.nn.functional.conv2d(x, w, padding=1, groups=groups)),
-        ("operator", lambda: bare(x, w, None, step, sides, step, groups, "none", "auto", 0)),
-    ]
-    if device.type == "cuda":
-        # The scale: what this processor takes for the same call without a GPU.
-        x_cpu, w_cpu = x.cpu(), w.detach().cpu().requires_grad_(needs_grad)
-        contenders.append(
-            ("torch_cpu", lambda: torch.nn.functional.conv2d(x_cpu, w_cpu, padding=1, groups=groups))
+def run(case: str, device: torch.device, rounds: int) -> list[Record]:
+    """A record for every kind of call: convx's layer, torch's own and convx's that is told to leave it to
+    torch, in turns, without waiting for what they enqueue."""
+    name, dtype, layout = case.rsplit(" ", 2)
+    memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+    torch.manual_seed(0)
+    own: Any = _LAYERS[name]().to(device, DTYPES[dtype])
+    own = own.to(memory_format=memory_format)
+    layers: dict[str, nn.Module] = {"torch": own, "convx": copy.deepcopy(own), "native": copy.deepcopy(own)}
+    convx.convert_(layers["convx"])
+    convx.convert_(layers["native"], algorithm="native")
+    x = torch.randn(1, _CHANNELS, _SIZE, _SIZE, device=device, dtype=DTYPES[dtype])
+    x = x.contiguous(memory_format=memory_format)
+    records = []
+    for kind in KINDS:
+        if kind == "autocast" and dtype != "float32":
+            continue
+        with _one_thread(), _mode(kind, device):
+            times = _in_turns({key: _call(kind, layer, x) for key, layer in layers.items()}, device, rounds)
+        fast = times.pop("convx")
+        records.append(
+            {
+                "case": name,
+                "operation": kind,
+                "dtype": dtype,
+                "tf32": False,
+                "layout": layout,
+                "batch": 1,
+                "shape": {"channels": _CHANNELS, "size": _SIZE},
+                "warm": True,
+                "convx_us": fast,
+                "method": "call",
+                "chosen_by": "auto",
+                "peers_us": times,
+            }
         )
-        if not needs_grad:
-            graph = torch.cuda.CUDAGraph()
-            conv2d(x, w, padding=1, groups=groups)
-            with torch.cuda.graph(graph):
-                conv2d(x, w, padding=1, groups=groups)
-            contenders.append(("graph_replay", graph.replay))
-    return contenders
+    return records
+
+
+def _mode(kind: str, device: torch.device) -> AbstractContextManager[object]:
+    if kind == "inference_mode":
+        return torch.inference_mode()
+    if kind == "no_grad":
+        return torch.no_grad()
+    if kind == "autocast":  # of a training step: forward, with gradients to come
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def _call(kind: str, layer: nn.Module, x: Tensor) -> Callable[[], object]:
+    if kind in ("inference_mode", "no_grad"):
+        return lambda: layer(x)
+    leaf = x.detach().requires_grad_()
+    if kind != "forward_backward":
+        return lambda: layer(leaf)
+    tensors, grad = [leaf, *layer.parameters()], torch.ones_like(layer(leaf))
+    return lambda: torch.autograd.grad(layer(leaf), tensors, grad)
+
+
+def _in_turns(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
+        for name, call in calls.items():
+            times[name].append(_call_us(call, device))
+    return {name: float(f"{statistics.median(samples[1:]):.3g}") for name, samples in times.items()}
 
 
 def _call_us(call: Callable[[], object], device: torch.device) -> float:
-    repeats = 400
     begin = time.perf_counter()
-    for _ in range(repeats):
+    for _ in range(_REPEATS):
         call()
     seconds = time.perf_counter() - begin  # before the synchronisation: only what the host spends
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return seconds * 1e6 / repeats
-
-
-def _mode(case: str) -> AbstractContextManager[object]:
-    if case == "inference_mode":
-        return torch.inference_mode()
-    return torch.no_grad() if case == "no_grad" else contextlib.nullcontext()
+    return seconds * 1e6 / _REPEATS
 
 
 @contextlib.contextmanager
@@ -98,3 +119,18 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def table(records: list[Record]) -> str:
+    """Microseconds of each call, torch's first, and how much of torch's time convx's takes."""
+    lines = [
+        "| microseconds of a call, batch 1, 14x14 | kind | torch | convx | convx / torch | left to torch |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for record in records:
+        fast, peers = record["convx_us"], record["peers_us"]
+        lines.append(
+            f"| {record['case']} {record['dtype']} {record['layout']} | {record['operation']} | "
+            f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} | {peers['native']:.1f} |"
+        )
+    return "\n".join(lines)

@@ -17,7 +17,7 @@ from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
 from convx.demo._torchvision import import_torchvision
 
-NETWORKS = ("mobilenet_v2", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
+NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
 PRECISIONS = ("float32", "bfloat16")
 GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000

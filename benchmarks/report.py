@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import memory, networks
+from benchmarks import host, memory, networks
 from benchmarks.results import Record, Results, best_peer, is_slower, precision, summarize
 
 
@@ -19,19 +19,8 @@ def line(record: Record) -> str:
 
 def table(results: Results) -> str:
     records = list(results.records.values())
-    tables = {"host": _host_table, "memory": memory.table, "networks": networks.table}
+    tables = {"host": host.table, "memory": memory.table, "networks": networks.table}
     return tables.get(results.suite, _summary_table)(records)
-
-
-def _host_table(records: list[Record]) -> str:
-    lines = [
-        f"{'microseconds of a call':<26}{'convx':>9}"
-        + "".join(f"{name:>14}" for name in records[0]["peers_us"])
-    ]
-    for record in records:
-        peers = "".join(f"{time:14.2f}" for time in record["peers_us"].values())
-        lines.append(f"{record['case']:<26}{record['convx_us']:9.2f}{peers}")
-    return "\n".join(lines)
 
 
 def _summary_table(records: list[Record]) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import held_out, memory, networks
+from benchmarks import held_out, host, memory, networks
 from benchmarks.results import RESULTS, Record, Results, load, over_peers, overall, summarize
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -113,23 +113,10 @@ def _peers(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _host(records: list[Record]) -> str:
-    names = list(dict.fromkeys(name for record in records for name in record["peers_us"]))
-    lines = [
-        "| microseconds of a call | convx.functional | " + " | ".join(names) + " |",
-        "|---|" + "---:|" * (len(names) + 1),
-    ]
-    for record in records:
-        peers = [record["peers_us"].get(name) for name in names]
-        cells = ["" if time is None else f"{time:.1f}" for time in peers]
-        lines.append(f"| {record['case']} | {record['convx_us']:.1f} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 # What is no layer: its title where README has it too, and its table.
 _SPECIAL: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "held_out": ("", held_out.table),
-    "host": ("What a call costs on the host", _host),
+    "host": ("", host.table),
     "memory": ("Memory of training converted networks", memory.table),
     "networks": ("", networks.table),
 }

@@ -4,7 +4,7 @@
 
 Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
 of the newer targets are added, for the rest. For one target the whole library, launchers and operators, is
-built and linked, as setup.py does beside a ROCm torch; for the others device code alone. Fails where
+built and linked; for the others device code alone. Sources and flags are those of setup.py. Fails where
 something does not compile or link, or a kernel spills.
 """
 
@@ -16,10 +16,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_tools.compile import BuildError, Step, run_steps
+from build_tools import targets
+from build_tools.linked import compiled, link
+from build_tools.ninja_build import Made, make
 from build_tools.resources import parse_amd, summary, table
-from build_tools.targets import GPU_KERNELS, HIP_FLAGS, HIP_REPORT, OBJECTS, ROOT, Build, sources
-from build_tools.toolchain import Hip, find_torch
+from build_tools.toolchain import BuildError, Hip, find_torch
 
 PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 clang-tools-19 lld-19 llvm-19"
 HIPCC_TARGETS = ["gfx906", "gfx90a", "gfx1030"]
@@ -59,43 +60,41 @@ def write_device_libraries(folder: Path) -> None:
             subprocess.run(["llvm-as-19", "-o", str(folder / file), "-"], input=text, text=True, check=True)
 
 
-def device_step(source: Path, target: str) -> Step:
+def device_object(source: Path, target: str) -> Made:
     """Device code of one source for one target."""
-    output = FOLDER / target / source.with_suffix(".o")
-    depfile = output.with_suffix(".d")
     if target in HIPCC_TARGETS:
-        # hipcc takes nvcc where it finds one, unless it is told otherwise.
-        compiler = ["env", "HIP_PLATFORM=amd", "hipcc"]
+        command = hipcc(target)
     else:
-        libraries = ROOT / FOLDER / "device-libraries"
-        compiler = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}"]
-    flags = [*(flag for flag in HIP_FLAGS if flag != "-fPIC"), *HIP_REPORT, f"--offload-arch={target}"]
-    arguments = ["-Icsrc", "-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(output)]
-    command = [*compiler, *flags, "-x", "hip", "--cuda-device-only", *arguments]
-    return Step(f"{target} {source}", command, output, [source], depfile, reports=True)
+        libraries = targets.ROOT / FOLDER / "device-libraries"
+        command = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}", "-x", "hip"]
+        command += [*targets.HIP_FLAGS, f"--offload-arch={target}"]
+    command = [flag for flag in command if flag != "-fPIC"]
+    command += ["--cuda-device-only", *targets.HIP_REPORT]
+    return compiled(source, FOLDER / target, command, reports=True)
 
 
-def full_steps(only: str) -> list[Step]:
-    """Host and device code of the target of the library; the library's link leaves nothing undefined."""
-    hip = Hip(Path(shutil.which("hipcc") or "hipcc"), Path("/usr"), [FULL])
-    build = Build(find_torch(), None, hip, OBJECTS, reports=True)
-    if not only:
-        library = FOLDER / "hip" / "libconvx_gpu.so"
-        build.build({"libconvx_gpu": library})
-        print(f"{library}: {library.stat().st_size / 2**20:.1f} MiB, for {FULL}")
-    return build.kernel_steps(only)
+def hipcc(target: str) -> list[str]:
+    hip = Hip(Path("hipcc"), Path("/usr"), [target])
+    return [*targets.gpu_compiler(None, hip), *targets.gpu_flags(None, hip)]
 
 
-def check(targets: list[str], only: str) -> bool:
+def check(wanted: list[str], only: str) -> bool:
     """Compiles, prints the table and the summary; whether all is well."""
-    write_device_libraries(ROOT / FOLDER / "device-libraries")
-    kernels = [source for source in sources(*GPU_KERNELS) if only in str(source)]
-    steps = {target: [device_step(source, target) for source in kernels] for target in targets}
-    if FULL in targets:
-        steps[FULL] = full_steps(only)
-    run_steps([step for each in steps.values() for step in each])
+    write_device_libraries(targets.ROOT / FOLDER / "device-libraries")
+    files = [source for source in targets.sources(*targets.GPU_KERNELS) if only in str(source)]
+    objects = {target: [device_object(source, target) for source in files] for target in wanted}
+    if FULL in wanted and not only:
+        command = [*hipcc(FULL), *targets.HIP_REPORT]
+        objects[FULL] = [compiled(source, FOLDER / "hip", command, reports=True) for source in files]
+        torch = find_torch()
+        libraries = targets.gpu_libraries(torch, None, Hip(Path("hipcc"), Path("/usr"), [FULL]))
+        link(torch, objects[FULL], libraries, FOLDER / "hip" / "libconvx_gpu.so")
+    make([each for made in objects.values() for each in made], FOLDER / "rules")
     uses = [
-        use for target in targets for step in steps[target] for use in parse_amd(step.log.read_text(), target)
+        use
+        for target in wanted
+        for each in objects[target]
+        for use in parse_amd(each.log.read_text(), target)
     ]
     uses = [use for use in uses if not use.does_nothing]
     if not uses:
@@ -120,8 +119,7 @@ def main() -> None:
     if missing:
         sys.exit(f"missing: {', '.join(missing)}\nDebian 12: apt install --no-install-recommends {PACKAGES}")
     try:
-        targets = arguments.target or HIPCC_TARGETS + CLANG_TARGETS
-        good = check(targets, arguments.only)
+        good = check(arguments.target or HIPCC_TARGETS + CLANG_TARGETS, arguments.only)
     except BuildError as error:
         sys.exit(str(error))
     sys.exit(0 if good else "a kernel spills, see above")

@@ -2,9 +2,9 @@
 
     python -m build_tools.check_cuda [--target 8.0 ...] [--only strip]
 
-Builds and links the whole library, as setup.py does, with device code for all targets, and reads the report
-of that very compile. Fails where something does not compile or link, a kernel spills, or one's products of
-warpgroups are made to wait for one another.
+Builds and links the whole library of the sources and with the flags of setup.py, with device code for all
+targets, and reads the report of that very compile. Fails where something does not compile or link, a kernel
+spills, or one's products of warpgroups are made to wait for one another.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from build_tools.compile import BuildError, run_steps
+from build_tools import targets
+from build_tools.linked import compiled, link
+from build_tools.ninja_build import make
 from build_tools.resources import parse_nvcc, serialized_products, summary, table
-from build_tools.targets import OBJECTS, Build
-from build_tools.toolchain import Cuda, find_torch
+from build_tools.toolchain import BuildError, cuda_for, find_torch
 
 TARGETS = ["8.0", "9.0", "10.0"]
-LIBRARY = Path("build/targets/cuda/libconvx_gpu.so")
+FOLDER = Path("build/targets/cuda")
 
 
 def find_nvcc() -> Path | None:
@@ -31,16 +32,19 @@ def find_nvcc() -> Path | None:
     return found if found.exists() else None
 
 
-def check(nvcc: Path, targets: list[str], only: str) -> bool:
+def check(nvcc: Path, architectures: list[str], only: str) -> bool:
     """Compiles, prints the table and the summary; whether no kernel spills."""
-    build = Build(find_torch(), Cuda(nvcc, targets), None, OBJECTS, reports=True)
-    if not only:
-        build.build({"libconvx_gpu": LIBRARY})
-        size = LIBRARY.stat().st_size / 2**20
-        print(f"{LIBRARY}: {size:.1f} MiB, for compute capability {', '.join(targets)}")
-    steps = build.kernel_steps(only)
-    run_steps(steps)
-    logs = [step.log.read_text() for step in steps]
+    cuda = cuda_for(nvcc, ";".join(architectures))
+    command = [str(nvcc), *targets.gpu_flags(cuda, None), *targets.NVCC_REPORT]
+    folder = FOLDER / "-".join(architectures)
+    files = [path for path in targets.sources(*targets.GPU_KERNELS) if only in str(path)]
+    kernels = [compiled(path, folder, command, reports=True) for path in files]
+    if only:
+        make(kernels, folder)
+    else:
+        torch = find_torch()
+        link(torch, kernels, targets.gpu_libraries(torch, cuda, None), folder / "libconvx_gpu.so")
+    logs = [each.log.read_text() for each in kernels]
     uses = [use for log in logs for use in parse_nvcc(log)]
     if not uses:
         raise BuildError("no kernel was compiled")

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_tools.compile import BuildError
-
 TORCH_FLOOR = (2, 11)
 # The oldest torch whose stable ABI the operators use; a newer torch keeps serving it.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020b000000000000"
 CUDA_DEFAULT_ARCHITECTURES = "8.0;9.0;10.0+PTX"
+
+
+class BuildError(RuntimeError):
+    """What keeps convx from being built; the message says what to do, or what a compiler printed."""
 
 
 @dataclass(frozen=True)
@@ -71,24 +73,56 @@ def compiler_version(command: list[str]) -> str:
     return next((line for line in lines if "release" in line), lines[0] if lines else command[0])
 
 
+def nvcc_release(cuda: Cuda) -> str:
+    """As torch.version.cuda has it: "13.0"."""
+    text = compiler_version([str(cuda.nvcc)])
+    found = re.search(r"release (\d+\.\d+)", text)
+    if found is None:
+        raise BuildError(f"{cuda.nvcc} --version names no release: {text}")
+    return found[1]
+
+
+def nvcc_library_flags(cuda: Cuda) -> list[str]:
+    """Where nvcc's runtime is, as it knows itself: the program of that name may be a link or a script."""
+    command = [str(cuda.nvcc), "--dryrun", "-E", "-x", "cu", os.devnull]
+    text = subprocess.run(command, capture_output=True, text=True).stderr
+    found = re.search(r"LIBRARIES=(.*)", text)
+    return shlex.split(found[1]) if found else []
+
+
 @dataclass(frozen=True)
 class Cuda:
     """nvcc and the architectures to compile for."""
 
     nvcc: Path
-    architectures: list[str]
+    architectures: str  # as TORCH_CUDA_ARCH_LIST has them
+    architecture_flags: list[str]
 
     @property
-    def architecture_flags(self) -> list[str]:
-        flags = []
-        for text in self.architectures:
-            number = text.removesuffix("+PTX").replace(".", "")
-            # Every GPU of 9.0 has the instructions of 9.0a, which PTX for later GPUs must do without.
-            real = "90a" if number == "90" else number
-            flags += ["-gencode", f"arch=compute_{real},code=sm_{real}"]
-            if text.endswith("+PTX"):
-                flags += ["-gencode", f"arch=compute_{number},code=compute_{number}"]
-        return flags
+    def home(self) -> Path:
+        return self.nvcc.parent.parent
+
+
+def cuda_for(nvcc: Path, architectures: str) -> Cuda:
+    """The list read as torch reads it: "9.0;10.0+PTX", "Hopper", "native"."""
+    from torch.utils.cpp_extension import _get_cuda_arch_flags
+
+    before = os.environ.get("TORCH_CUDA_ARCH_LIST")
+    os.environ["TORCH_CUDA_ARCH_LIST"] = re.sub("[, ]+", ";", architectures)
+    try:
+        flags = _get_cuda_arch_flags()
+    except (IndexError, ValueError) as error:
+        raise BuildError(
+            f"TORCH_CUDA_ARCH_LIST must list architectures that torch knows, such as '8.0;9.0;10.0+PTX', got "
+            f"'{architectures}': {error}"
+        ) from None
+    finally:
+        os.environ.pop("TORCH_CUDA_ARCH_LIST")
+        if before is not None:
+            os.environ["TORCH_CUDA_ARCH_LIST"] = before
+    # Every GPU of 9.0 has the instructions of 9.0a, which PTX for later GPUs must do without.
+    real = "arch=compute_90,code=sm_90"
+    return Cuda(nvcc, architectures, [flag.replace(real, "arch=compute_90a,code=sm_90a") for flag in flags])
 
 
 def find_cuda(torch: Torch) -> Cuda | None:
@@ -113,7 +147,7 @@ def find_cuda(torch: Torch) -> Cuda | None:
             )
         print(f"convx: torch has CUDA but there is no nvcc in {where}: building for the CPU alone")
         return None
-    return Cuda(nvcc, _cuda_architectures(torch))
+    return cuda_for(nvcc, _cuda_architectures(torch))
 
 
 def _has_target(torch: Torch, variable: str) -> bool:
@@ -121,19 +155,13 @@ def _has_target(torch: Torch, variable: str) -> bool:
     return bool(os.environ.get(variable, "").strip()) or bool(torch.module.cuda.is_available())
 
 
-def _cuda_architectures(torch: Torch) -> list[str]:
+def _cuda_architectures(torch: Torch) -> str:
     text = os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip()
     if not text and torch.cuda is not None and torch.module.cuda.is_available():
         count = torch.module.cuda.device_count()
         present = {torch.module.cuda.get_device_capability(index) for index in range(count)}
         text = ";".join(f"{major}.{minor}" for major, minor in sorted(present))
-    architectures = re.split(r"[;, ]+", text or CUDA_DEFAULT_ARCHITECTURES)
-    for each in architectures:
-        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", each):
-            raise BuildError(
-                f"TORCH_CUDA_ARCH_LIST must list numbers such as '8.0;9.0;10.0+PTX', got '{each}' in '{text}'"
-            )
-    return architectures
+    return text or CUDA_DEFAULT_ARCHITECTURES
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The eager way to the operators: the bare operator, and torch.autograd.Functions around it.
+"""The eager way to the operators.
 
-A call through the derivatives that ops.py registers costs 20 us; the same call by a Function costs 8, and 3.5
-where nothing needs a gradient and the dispatcher is told to skip autograd. Whatever those can't serve
-(torch.compile, tensor subclasses, dispatch modes, tracing) goes the registered way.
+Plain calls are convx._front's: C++, without the dispatcher. torch.func's transforms and forward mode, which
+know torch.autograd.Functions alone, have theirs here. Whatever neither can serve (torch.compile, tensor
+subclasses, dispatch modes, tracing) goes by the operators and the derivatives that ops.py registers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from convx import _vmap, ops
+from convx import _libraries, _vmap, ops
 from convx._arguments import PRODUCTS, Four, Pair, is_channels_last, tf32_setting
 from convx._formulas import (
     Calls,
     Choice,
     Geometry,
     Gradients,
-    activation_grad,
     conv2d_backward,
     input_grad_backward,
     weight_grad_backward,
@@ -43,6 +42,7 @@ UNFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": torch.nn.functional.gelu,
 }
 _conv2d, _input_grad, _weight_grad = ops.conv2d, ops.conv2d_input_grad, ops.conv2d_weight_grad
+_front = _libraries.front()
 is_grad_enabled = torch.is_grad_enabled
 
 
@@ -68,36 +68,58 @@ def _needs_grad(first: Tensor, second: Tensor, third: Tensor | None = None) -> b
     )
 
 
+def _linear_jvp(
+    call: Any, ctx: Any, first_tangent: Tensor | None, second_tangent: Tensor | None
+) -> Tensor | None:
+    """The tangent of an operator that is linear in each of its two tensors."""
+    first, second = ctx.saved_tensors
+    tangent = None if first_tangent is None else call(first_tangent, second, *ctx.rest)
+    if second_tangent is not None:
+        other = call(first, second_tangent, *ctx.rest)
+        tangent = other if tangent is None else tangent + other
+    return tangent
+
+
 class _Conv2d(torch.autograd.Function):
-    """Inputs: input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32."""
+    """Inputs: input, weight, bias, stride, padding, dilation, groups, algorithm, tf32. Activations are not
+    fused."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
+        *tensors_and_geometry, algorithm, tf32 = arguments
         with BelowAutograd():
-            return _conv2d(*arguments)
+            return _conv2d(*tensors_and_geometry, "none", algorithm, tf32)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        input, weight, _, stride, padding, dilation, groups, activation, *choice = inputs
-        needs = ctx.needs_input_grad
-        ctx.save_for_backward(
-            input if needs[1] else None,
-            weight if needs[0] else None,
-            None if activation == "none" else output,
-        )
-        ctx.arguments = (Geometry(stride, padding, dilation, groups), activation, Choice(*choice))
-        ctx.sizes = (input.shape, weight.shape, is_channels_last(output))
+        input, weight, _, stride, padding, dilation, groups, *choice = inputs
+        ctx.save_for_backward(input, weight)
+        ctx.save_for_forward(input, weight)
+        ctx.arguments = Geometry(stride, padding, dilation, groups), Choice(*choice)
+        ctx.rest = (None, *ctx.arguments[0], "none", *ctx.arguments[1].of_gradients())
+        ctx.channels_last, ctx.output_size = is_channels_last(output), output.shape
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        input, weight, output = ctx.saved_tensors
-        geometry, activation, choice = ctx.arguments
-        if output is not None:
-            grad = activation_grad(activation, grad, output.detach(), None)
-        needs = ctx.needs_input_grad
-        calls = _CALLS if is_grad_enabled() or _takes_registered_path(grad, input, weight) else _BARE
-        gradients = conv2d_backward(calls, geometry, choice, needs, grad, input, weight, *ctx.sizes)
-        return (*gradients, *(None,) * 7)
+        (geometry, choice), needs = ctx.arguments, ctx.needs_input_grad
+        input, weight = ctx.saved_tensors
+        sizes = (input.shape, weight.shape, ctx.channels_last)
+        gradients = conv2d_backward(_CALLS, geometry, choice, needs, grad, input, weight, *sizes)
+        return (*gradients, *(None,) * 6)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
+        tangent = _linear_jvp(conv2d, ctx, *tangents[:2])
+        if tangents[2] is None:
+            return tangent
+        by_bias: Tensor = tangents[2].view(1, -1, 1, 1)
+        return by_bias.expand(ctx.output_size).clone() if tangent is None else tangent + by_bias
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *tensors_and_geometry, algorithm, tf32 = arguments
+        every: list[Any] = [*tensors_and_geometry, "none", algorithm, tf32]
+        return _vmap.conv2d(lambda *each: conv2d(*each), info, in_dims, *every)
 
 
 class _InputGrad(torch.autograd.Function):
@@ -111,19 +133,25 @@ class _InputGrad(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         output_grad, weight, _, stride, padding, dilation, groups, *choice = inputs
-        needs = ctx.needs_input_grad
-        ctx.save_for_backward(output_grad if needs[1] else None, weight if needs[0] else None)
+        ctx.save_for_backward(output_grad, weight)
+        ctx.save_for_forward(output_grad, weight)
         ctx.arguments = Geometry(stride, padding, dilation, groups), Choice(*choice)
-        ctx.weight_size = weight.shape
+        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
         (geometry, choice), needs = ctx.arguments, ctx.needs_input_grad
         output_grad, weight = ctx.saved_tensors
         gradients = input_grad_backward(
-            _CALLS, geometry, choice, needs, grad, output_grad, weight, ctx.weight_size
+            _CALLS, geometry, choice, needs, grad, output_grad, weight, weight.shape
         )
         return (*gradients, *(None,) * 7)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
+        return _linear_jvp(conv2d_input_grad, ctx, *tangents[:2])
+
+    vmap = staticmethod(partial(_vmap.conv2d_input_grad, lambda *arguments: conv2d_input_grad(*arguments)))
 
 
 class _WeightGrad(torch.autograd.Function):
@@ -137,75 +165,19 @@ class _WeightGrad(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         input, output_grad, _, stride, padding, dilation, groups, *choice = inputs
-        needs = ctx.needs_input_grad
-        ctx.save_for_backward(input if needs[1] else None, output_grad if needs[0] else None)
+        ctx.save_for_backward(input, output_grad)
+        ctx.save_for_forward(input, output_grad)
         ctx.arguments = Geometry(stride, padding, dilation, groups), Choice(*choice)
-        ctx.input_size = input.shape
+        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
         (geometry, choice), needs = ctx.arguments, ctx.needs_input_grad
         input, output_grad = ctx.saved_tensors
         gradients = weight_grad_backward(
-            _CALLS, geometry, choice, needs, grad, input, output_grad, ctx.input_size
+            _CALLS, geometry, choice, needs, grad, input, output_grad, input.shape
         )
         return (*gradients, *(None,) * 7)
-
-
-def _linear_jvp(
-    call: Any, ctx: Any, first_tangent: Tensor | None, second_tangent: Tensor | None
-) -> Tensor | None:
-    """The tangent of an operator that is linear in each of its two tensors."""
-    first, second = ctx.saved_tensors
-    tangent = None if first_tangent is None else call(first_tangent, second, *ctx.rest)
-    if second_tangent is not None:
-        other = call(first, second_tangent, *ctx.rest)
-        tangent = other if tangent is None else tangent + other
-    return tangent
-
-
-# The same for torch.func and forward mode, which keep both tensors and know vmap; a class apart, since the
-# eager one keeps no more than its backward needs. Activations are not fused there.
-class _TransformedConv2d(_Conv2d):
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _Conv2d.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:2])
-        geometry, _, choice = ctx.arguments
-        ctx.rest = (None, *geometry, "none", *choice.of_gradients())
-        ctx.output_size = output.shape
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
-        tangent = _linear_jvp(conv2d, ctx, *tangents[:2])
-        if tangents[2] is None:
-            return tangent
-        by_bias: Tensor = tangents[2].view(1, -1, 1, 1)
-        return by_bias.expand(ctx.output_size).clone() if tangent is None else tangent + by_bias
-
-    vmap = staticmethod(partial(_vmap.conv2d, lambda *arguments: conv2d(*arguments)))
-
-
-class _TransformedInputGrad(_InputGrad):
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _InputGrad.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:2])
-        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
-        return _linear_jvp(conv2d_input_grad, ctx, *tangents[:2])
-
-    vmap = staticmethod(partial(_vmap.conv2d_input_grad, lambda *arguments: conv2d_input_grad(*arguments)))
-
-
-class _TransformedWeightGrad(_WeightGrad):
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _WeightGrad.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:2])
-        ctx.rest = (*inputs[2:7], *ctx.arguments[1].of_gradients())
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
@@ -214,39 +186,9 @@ class _TransformedWeightGrad(_WeightGrad):
     vmap = staticmethod(partial(_vmap.conv2d_weight_grad, lambda *arguments: conv2d_weight_grad(*arguments)))
 
 
-def _bare_apply(function: type[torch.autograd.Function]) -> Any:
-    """Function.apply without its Python half, which serves functorch alone and costs 1 us."""
-    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
-
-
-apply_conv2d = _bare_apply(_Conv2d)
-_apply_input_grad = _bare_apply(_InputGrad)
-_apply_weight_grad = _bare_apply(_WeightGrad)
-_transformed_conv2d: Any = _TransformedConv2d.apply
-_transformed_input_grad: Any = _TransformedInputGrad.apply
-_transformed_weight_grad: Any = _TransformedWeightGrad.apply
-
-
-def bare_conv2d(*arguments: Any) -> Tensor:
-    """The operator, where nothing needs a gradient."""
-    with BelowAutograd():
-        return _conv2d(*arguments)
-
-
-def packed_conv2d(packed: PackedFilters, *arguments: Any) -> Tensor:
-    """The same with the filters that the layer keeps."""
-    with BelowAutograd():
-        return _conv2d(*arguments, packed.of(*arguments))
-
-
-def _bare_input_grad(*arguments: Any) -> Tensor:
-    with BelowAutograd():
-        return _input_grad(*arguments)
-
-
-def _bare_weight_grad(*arguments: Any) -> Tensor:
-    with BelowAutograd():
-        return _weight_grad(*arguments)
+_transformed_conv2d: Any = _Conv2d.apply
+_transformed_input_grad: Any = _InputGrad.apply
+_transformed_weight_grad: Any = _WeightGrad.apply
 
 
 def conv2d(
@@ -269,28 +211,32 @@ def conv2d(
     that kernels read.
     """
     geometry = (stride, padding, dilation, groups)
+    if _front is not None and packed is None and tf32 is None and not is_compiling():
+        result: Tensor | None = _front.conv2d(input, weight, bias, *geometry, activation, algorithm)
+        if result is not None:
+            return result
     if tf32 is None:
         tf32 = tf32_setting(input.is_cuda, input.dtype)
     if _takes_registered_path(input, weight, bias):
         return _conv2d(input, weight, bias, *geometry, activation, algorithm, tf32 | PRODUCTS)
-    choice = (algorithm, tf32)
-    if ops.autocasts(input.device.type):
-        dtype = torch.get_autocast_dtype(input.device.type)
-        input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
-        bias = None if bias is None else ops.autocast_cast(bias, dtype)
-        packed = None  # the weight is a copy of this call's own
+    autocast = ops.autocasts(input.device.type)
     if _is_transformed():
-        output: Tensor = _transformed_conv2d(input, weight, bias, *geometry, "none", *choice)
+        if autocast:
+            dtype = torch.get_autocast_dtype(input.device.type)
+            input, weight = ops.autocast_cast(input, dtype), ops.autocast_cast(weight, dtype)
+            bias = None if bias is None else ops.autocast_cast(bias, dtype)
+        output: Tensor = _transformed_conv2d(input, weight, bias, *geometry, algorithm, tf32)
         return output if activation == "none" else getattr(torch.nn.functional, activation)(output)
     if _needs_grad(input, weight, bias):
         separate = UNFUSED.get(activation)
-        if separate is None:
-            return apply_conv2d(  # type: ignore[no-any-return]
-                input, weight, bias, *geometry, activation, *choice
-            )
-        return separate(apply_conv2d(input, weight, bias, *geometry, "none", *choice))
-    arguments = (input, weight, bias, *geometry, activation, *choice)
-    return bare_conv2d(*arguments) if packed is None else packed_conv2d(packed, *arguments)
+        fused = activation if separate is None else "none"
+        output = _conv2d(input, weight, bias, *geometry, fused, algorithm, tf32)
+        return output if separate is None else separate(output)
+    arguments = (input, weight, bias, *geometry, activation, algorithm, tf32)
+    with BelowAutograd():
+        if packed is None or autocast:  # which casts the weight to a copy of this call's own
+            return _conv2d(*arguments)
+        return _conv2d(*arguments, packed.of(*arguments))
 
 
 def conv2d_input_grad(
@@ -314,7 +260,7 @@ def conv2d_input_grad(
     if _is_transformed():
         return _transformed_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
     if _needs_grad(output_grad, weight):
-        return _apply_input_grad(output_grad, weight, *rest)  # type: ignore[no-any-return]
+        return _input_grad(output_grad, weight, *rest)
     with BelowAutograd():
         return _input_grad(output_grad, weight, *rest)
 
@@ -340,10 +286,9 @@ def conv2d_weight_grad(
     if _is_transformed():
         return _transformed_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
     if _needs_grad(input, output_grad):
-        return _apply_weight_grad(input, output_grad, *rest)  # type: ignore[no-any-return]
+        return _weight_grad(input, output_grad, *rest)
     with BelowAutograd():
         return _weight_grad(input, output_grad, *rest)
 
 
 _CALLS = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
-_BARE = Calls(bare_conv2d, _bare_input_grad, _bare_weight_grad)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from convx._arguments import Four, Pair, is_channels_last, products_setting
+from convx._libraries import core
 
 aten = torch.ops.aten
 
@@ -33,15 +34,9 @@ class Choice(NamedTuple):
     tf32: int
 
     def of_gradients(self) -> Choice:
-        """What a gradient is asked for: the method, whose candidates ("depthwise/strip") are kernels of one
-        operation, and auto where the method does not have the gradient. Matrix products may have been let
-        round since.
-        """
-        tf32 = self.tf32 | products_setting()
-        if self.algorithm == "auto":
-            return Choice("auto", tf32)
-        method = self.algorithm.split("|", 1)[0].split("/", 1)[0]
-        return Choice(method if method == "auto" else f"{method}|auto", tf32)
+        """What a gradient is asked for. Matrix products may have been let round since."""
+        algorithm = core().algorithm_of_gradients(self.algorithm)
+        return Choice(algorithm, self.tf32 | products_setting())
 
 
 class Calls(NamedTuple):

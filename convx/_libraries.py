@@ -65,6 +65,31 @@ def core() -> ModuleType:
         raise ImportError(f"convx._core, the planner, can't be loaded ({error}); {BUILD_HINT}") from error
 
 
+@functools.cache
+def _front_or_problem() -> tuple[ModuleType | None, str]:
+    if not load()["cpu"].loaded:
+        return None, "libconvx_cpu is not loaded"
+    try:
+        built_for = core().build_info()["torch"]
+        if built_for != torch.__version__:
+            return None, f"it was built for torch {built_for}, and this is {torch.__version__}; {BUILD_HINT}"
+        if PathFinder.find_spec("convx._front", [str(PACKAGE)]) is None:
+            return None, f"there is no _front in {PACKAGE}; {BUILD_HINT}"
+        return importlib.import_module("convx._front"), ""
+    except ImportError as error:
+        return None, f"it can't be loaded ({error}); {BUILD_HINT}"
+
+
+def front() -> ModuleType | None:
+    """convx._front, the shortest way from a layer to a kernel, where it fits this torch."""
+    return _front_or_problem()[0]
+
+
+def front_problem() -> str:
+    """Why the front is not used, or an empty string."""
+    return _front_or_problem()[1]
+
+
 def core_problem() -> str:
     """Why the planner can't be loaded, or an empty string."""
     try:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from convx import ops
+from convx import _libraries, ops
 
 # Input sizes of which a layer keeps something; a network of changing sizes starts anew past that.
 _MOST = 64
 
+_front = _libraries.front()
 _generation = 0
 _optimizer_steps = 0
 
@@ -23,6 +24,8 @@ _optimizer_steps = 0
 def _count_step(*_: Any) -> None:
     global _optimizer_steps
     _optimizer_steps += 1
+    if _front is not None:
+        _front.forget_weights()
 
 
 # Fused optimizers write without counting a version.
@@ -70,18 +73,19 @@ def _in_graph(weight: Tensor) -> bool:
     return weight.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def generation() -> int:
-    """Of the plans that were chosen: another number after forget_all."""
-    return _generation
-
-
 def forget_all() -> None:
-    """Lets every layer pack anew: other plans may have been chosen."""
+    """Lets every layer prepare its calls and pack anew: other plans may have been chosen."""
     global _generation
     _generation += 1
+    if _front is not None:
+        _front.forget_plans()
 
 
-def keep(table: dict[Any, Any], key: Any, value: Any) -> None:
+def _no_calls(*_: Any) -> None:
+    """A layer's calls without convx._front: functional serves them."""
+
+
+def _keep(table: dict[Any, Any], key: Any, value: Any) -> None:
     """Adds what belongs to one more input size."""
     if len(table) >= _MOST:
         table.clear()
@@ -129,7 +133,7 @@ class _Snapshot:
             kept = {id(each): each for each in list(self.packed.values()) if each is not None}
             same = (each for each in kept.values() if torch.equal(each, packed))
             packed = next(same, packed)
-        keep(self.packed, key, packed)
+        _keep(self.packed, key, packed)
         return packed
 
 
@@ -138,10 +142,12 @@ class PackedFilters:
     version. They are no state: copies and pickles of a layer begin without any.
     """
 
-    __slots__ = ("_captured", "_snapshot", "keeps", "prepared")
+    __slots__ = ("_captured", "_snapshot", "calls", "keeps")
 
     def __init__(self) -> None:
-        self.prepared: dict[Any, Any] = {}  # what the layer's calls come down to: convx._prepared
+        self.calls: Any = (
+            _no_calls if _front is None else _front.LayerCalls()
+        )  # of the layer: csrc/front/layer.h
         self.keeps = True  # else calls pack for themselves: a layer's in training mode
         self._snapshot: _Snapshot | None = None
         self._captured: list[Tensor] = []  # what graphs read, which nobody else may be given the memory of
@@ -154,7 +160,8 @@ class PackedFilters:
 
     def forget(self) -> None:
         """Lets the next call be prepared and pack anew, after writes that a version counter may not see."""
-        self.prepared.clear()
+        if _front is not None:
+            self.calls.forget()
         self._snapshot = None
 
     def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:

@@ -135,6 +135,8 @@ def report() -> str:
     lines.append(f"  planner: {problem or 'loaded'}")
     if problem:
         return "\n".join(lines)
+    slow = _libraries.front_problem()
+    lines.append(f"  front: {f'not used, calls take longer: {slow}' if slow else 'loaded'}")
     lines += ["", "build"]
     lines += [f"  {name}: {value}" for name, value in _libraries.core().build_info().items()]
     lines += ["", "devices"]

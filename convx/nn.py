@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.fx import Proxy
 
-from convx import _prepared, functional
+from convx import functional
 from convx._arguments import ACTIVATIONS
 from convx._errors import InvalidArgument, require_batched_or_not
 from convx._packed import PackedFilters
@@ -76,9 +77,11 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
         vars(self).pop("qconfig", None)
 
     def forward(self, input: Tensor) -> Tensor:
-        result = _prepared.convolve(self, input)
-        if result is not None:
-            return result
+        packed = self._packed
+        if packed is not None and not is_compiling():
+            result = packed.calls(self, input, packed)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
         kind: Any = input.__class__
         if kind is Proxy:
             return _one_node(self, input)  # type: ignore[no-any-return]

@@ -229,7 +229,7 @@ def tolerance(own: Tensor, exact: Tensor, terms: int = 1) -> float:
     if not exact.numel():
         return 0.0
     largest = max(exact.abs().max().item(), torch.finfo(own.dtype).tiny)
-    places = max(1.0, math.sqrt(terms) / 4) if exact.numel() < 4096 else 1.0
+    places = max(1.0, math.sqrt(terms) / 4) if exact.numel() < 8192 else 1.0
     if own.dtype == torch.float64:
         places = math.sqrt(terms)
     return 2 * max_error(own, exact) + places * torch.finfo(own.dtype).eps * largest

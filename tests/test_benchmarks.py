@@ -14,7 +14,7 @@ import torch
 # Last, so that an installed convx comes before the checkout's.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import summary
+from benchmarks import host, summary
 from benchmarks.__main__ import main
 from benchmarks.ceilings import floor_us
 from benchmarks.environment import device_slug
@@ -40,7 +40,7 @@ SMALL = Case("S", "small", Shape(6, 9, 6, 3, 2, 6), (3,), (3,))
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:
     assert main([*arguments, "--device", "cpu", "--quick", "--output", str(folder)]) == 0
-    suite = "host" if "host" in arguments else "depthwise"
+    suite = "depthwise"
     suite += "_candidates" if "--all-candidates" in arguments else ""
     data: dict[str, Any] = json.loads((folder / device_slug(CPU) / f"{suite}.json").read_text())
     repeats = ["python", "-m", "benchmarks", *arguments, "--device", "cpu", "--quick"]
@@ -174,22 +174,15 @@ def test_a_run_on_a_gpu(tmp_path: Path, warm: tuple[str, ...]) -> None:
         assert set(record["peers_us"]) >= {"torch", "native"} | cudnn
 
 
-@pytest.mark.gpu
-def test_host_suite_on_a_gpu(tmp_path: Path) -> None:
-    assert main(["--suite", "host", "--quick", "--device", "cuda", "--output", str(tmp_path)]) == 0
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_host_suite(tmp_path: Path, device: str) -> None:
+    case = "pointwise float32 channels_last"
+    arguments = ["--suite", "host", "--quick", "--rounds", "1", "--case", case, "--device", device]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*/host.json")
     records = list(load(path).records.values())
-    assert [set(record["peers_us"]) for record in records] == [
-        {"torch", "operator", "torch_cpu", "graph_replay"},
-        {"torch", "operator", "torch_cpu", "graph_replay"},
-        {"torch", "operator", "torch_cpu"},
-    ]
-
-
-def test_host_suite(tmp_path: Path) -> None:
-    data = run(tmp_path, "--suite", "host")
-    assert [record["case"] for record in data["records"]] == ["inference_mode", "no_grad", "grad"]
-    assert all(set(record["peers_us"]) == {"torch", "operator"} for record in data["records"])
+    assert [record["operation"] for record in records] == list(host.KINDS)
+    assert all(set(record["peers_us"]) == {"torch", "native"} for record in records)
 
 
 def test_summary_counts_what_is_slower() -> None:

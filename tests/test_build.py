@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from build_tools import toolchain
-from build_tools.compile import BuildError, Step, run_steps, worker_count
-from build_tools.targets import Build
+from build_tools import check_amd, targets, toolchain
+from build_tools.ninja_build import Made, make
+from build_tools.toolchain import BuildError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,14 +73,6 @@ def test_a_missing_or_old_torch_is_one_line(tmp_path: Path, source: str, found: 
     assert found in lines[0] and "pip install 'torch>=2.11'" in lines[0]
 
 
-def test_max_jobs_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAX_JOBS", "3")
-    assert worker_count() == 3
-    monkeypatch.setenv("MAX_JOBS", "many")
-    with pytest.raises(BuildError, match="MAX_JOBS must be a positive number, got 'many'"):
-        worker_count()
-
-
 def test_cuda_needs_a_torch_that_sees_a_gpu_or_force_cuda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,10 +83,12 @@ def test_cuda_needs_a_torch_that_sees_a_gpu_or_force_cuda(
     assert capsys.readouterr().out == ""
     assert toolchain.find_cuda(fake_torch(cuda="13.0")) is None
     assert "sees no GPU: building for the CPU alone; TORCH_CUDA_ARCH_LIST" in capsys.readouterr().out
-    assert toolchain.find_cuda(fake_torch(cuda="13.0", devices=1)) == toolchain.Cuda(nvcc, ["9.0"])
+    seen = toolchain.find_cuda(fake_torch(cuda="13.0", devices=1))
+    assert seen is not None and (seen.nvcc, seen.architectures) == (nvcc, "9.0")
     monkeypatch.setenv("FORCE_CUDA", "1")
     forced = toolchain.find_cuda(fake_torch())
-    assert forced is not None and forced.architectures == ["8.0", "9.0", "10.0+PTX"]
+    assert forced is not None and forced.architectures == "8.0;9.0;10.0+PTX"
+    assert forced.home == tmp_path and toolchain.nvcc_release(forced) == "13.0"
 
 
 def test_force_cuda_without_nvcc_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,15 +106,16 @@ def test_cuda_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     cuda = toolchain.find_cuda(fake_torch(cuda="13.0"))
     assert cuda is not None
     assert cuda.architecture_flags == [
-        "-gencode",
-        "arch=compute_80,code=sm_80",
-        "-gencode",
-        "arch=compute_90a,code=sm_90a",
-        "-gencode",
-        "arch=compute_90,code=compute_90",
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=compute_90",
+        "-gencode=arch=compute_90a,code=sm_90a",
     ]
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "Hopper")
-    with pytest.raises(BuildError, match=r"TORCH_CUDA_ARCH_LIST must list numbers .* got 'Hopper'"):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "Ampere, 9.0")
+    named = toolchain.find_cuda(fake_torch(cuda="13.0"))
+    assert named is not None and "-gencode=arch=compute_86,code=sm_86" in named.architecture_flags
+    assert os.environ["TORCH_CUDA_ARCH_LIST"] == "Ampere, 9.0"
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "fast")
+    with pytest.raises(BuildError, match=r"TORCH_CUDA_ARCH_LIST must list .* got 'fast'"):
         toolchain.find_cuda(fake_torch(cuda="13.0"))
 
 
@@ -137,61 +132,71 @@ def test_hip_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (hip.hipcc, hip.home, hip.architectures) == (hipcc, tmp_path, ["gfx90a", "gfx942"])
 
 
-def test_a_step_is_repeated_when_a_header_or_the_command_changes(tmp_path: Path) -> None:
+def test_what_is_made_is_made_again_when_a_header_or_the_command_changes(tmp_path: Path) -> None:
     source, header, output = tmp_path / "a.cpp", tmp_path / "a.h", tmp_path / "objects" / "a.o"
     header.write_text("constexpr int value = 1;\n")
     source.write_text('#include "a.h"\nint answer() { return value; }\n')
     depfile = output.with_suffix(".d")
 
-    def step(*flags: str) -> Step:
+    def made(*flags: str) -> bool:
+        before = output.stat().st_mtime_ns if output.exists() else 0
         arguments = ["-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(output)]
-        return Step("compiling", [*toolchain.cxx(), *flags, *arguments], output, [source], depfile)
+        make([Made(output, [*toolchain.cxx(), *flags, *arguments], [source], depfile)], tmp_path)
+        return output.stat().st_mtime_ns != before
 
-    assert not step().up_to_date()
-    run_steps([step()])
-    assert step().up_to_date()
-    assert not step("-O1").up_to_date()
+    assert made()
+    assert not made()
+    assert made("-O1")
     later = time.time() + 10
     os.utime(header, (later, later))
-    assert not step().up_to_date()
+    assert made("-O1")
 
 
 def test_a_report_is_kept_and_made_again_when_lost(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "a.o"
-    command = ["sh", "-c", f"echo 56 registers; touch {output}"]
-    step = Step("compiling", command, output, [], reports=True)
-    run_steps([step])
-    assert step.log.read_text() == "56 registers\n"
+    command = ["sh", "-c", f"echo 56 '$registers'; touch {output}"]
+    each = Made(output, command, [], reports=True)
+    make([each], tmp_path)
+    assert each.log.read_text() == "56 $registers\n"
     assert "registers" not in capfd.readouterr().out
-    assert step.up_to_date()
-    step.log.unlink()
-    assert not step.up_to_date()
-
-
-def test_checks_read_the_reports_of_the_library(tmp_path: Path) -> None:
-    nvcc = fake_tool(tmp_path / "nvcc")
-    build = Build(fake_torch(), toolchain.Cuda(nvcc, ["8.0", "9.0"]), None, tmp_path, reports=True)
-    steps = build.kernel_steps("depthwise/strip/")
-    assert steps and all(step.reports and "-Xptxas=-v" in step.command for step in steps)
-    assert all("arch=compute_90a,code=sm_90a" in step.command for step in steps)
-    plain = Build(fake_torch(), toolchain.Cuda(nvcc, ["9.0"]), None, tmp_path).kernel_steps()
-    assert len(plain) > len(steps) and not any(step.reports for step in plain)
+    each.log.unlink()
+    make([each], tmp_path)
+    assert each.log.exists()
+    with pytest.raises(BuildError, match="no such luck"):
+        make([Made(tmp_path / "b.o", ["sh", "-c", "echo no such luck; false"], [], reports=True)], tmp_path)
 
 
 def test_a_failing_command_is_shown_with_what_it_printed(tmp_path: Path) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text("int x = ;\n")
     command = [*toolchain.cxx(), "-c", str(source), "-o", str(tmp_path / "wrong.o")]
-    step = Step("compiling wrong.cpp", command, tmp_path / "wrong.o", [source])
-    with pytest.raises(BuildError, match=r"(?s)compiling wrong.cpp failed:.*wrong.o.*error"):
-        run_steps([step])
+    with pytest.raises(BuildError, match=r"(?s)wrong.o.*error"):
+        make([Made(tmp_path / "wrong.o", command, [source])], tmp_path)
+
+
+def test_every_source_belongs_to_one_binary() -> None:
+    """Operators are compiled for the CPU's and for the GPU's, which differ in macros."""
+    parts = [
+        targets.planner_sources(),
+        targets.cpu_sources(),
+        targets.sources(*targets.GPU_KERNELS),
+        targets.gpu_host_sources(),
+        targets.sources(*targets.MODULE),
+        targets.sources(*targets.FRONT),
+    ]
+    listed = [path for part in parts for path in part]
+    assert set(listed) == set(targets.sources("**/*.cpp", "**/*.cu"))
+    twice = {path for path in listed if listed.count(path) > 1}
+    assert twice and all(path.parts[1] == "torch" for path in twice)
 
 
 def test_rocm_sources_are_compiled_as_they_are(tmp_path: Path) -> None:
     hip = toolchain.Hip(fake_tool(tmp_path / "hipcc"), tmp_path, ["gfx90a"])
-    build = Build(fake_torch(hip="6.4"), None, hip, tmp_path)
-    assert build.information()["gpu"] == "hip"
-    assert build.information()["gpu_architectures"] == "gfx90a"
+    facts = targets.information(fake_torch(hip="6.4"), None, hip)
+    assert (facts["gpu"], facts["gpu_architectures"]) == ("hip", "gfx90a")
+    assert targets.gpu_compiler(None, hip)[-2:] == ["-x", "hip"]
+    assert "--offload-arch=gfx90a" in targets.gpu_flags(None, hip)
+    assert check_amd.hipcc("gfx90a")[:2] == ["env", "HIP_PLATFORM=amd"]
 
 
 def test_import_survives_missing_and_broken_binaries(tmp_path: Path) -> None:
@@ -222,10 +227,10 @@ def test_every_header_stays_in_its_room() -> None:
         room = path.relative_to(ROOT / "csrc").parts[0]
         for name in included(path):
             torch = name.startswith(("torch/csrc", "torch/headeronly", "ATen", "c10"))
-            assert not torch or room == "torch", f"{path} includes {name}"
+            assert not torch or room in ("torch", "front"), f"{path} includes {name}"
             gpu = name.startswith(("cuda", "hip/"))
             assert not gpu or room == "platform", f"{path} includes {name}"
-            upward = name.startswith(("torch/", "python/")) and not torch
-            assert not upward or room in ("torch", "python"), f"{path} includes {name}"
+            upward = name.startswith(("torch/", "python/", "front/")) and not torch
+            assert not upward or name.startswith(f"{room}/"), f"{path} includes {name}"
             if room == "problem":
                 assert not name.startswith(("methods/", "select/", "platform/")), f"{path} includes {name}"

@@ -1,11 +1,10 @@
-"""Prepared calls of layers: native's go to torch straight, the others to the operator; none too many."""
+"""What layers remember of their calls: native's go to torch straight, others to kernels; none too many."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,17 +12,32 @@ import torch
 from torch import Tensor
 
 import convx
-from convx import _eager, _prepared
+from convx._libraries import front_problem
 from convx._packed import _MOST, forget_all
+from convx.tune import records
+
+pytestmark = pytest.mark.skipif(bool(front_problem()), reason=f"no convx._front: {front_problem()}")
+
+
+def kinds(layer: Any) -> list[str]:
+    """Who computes each call that the layer remembers."""
+    return layer._packed.calls.kinds()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
-def operators(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one with each call of the operator."""
-    calls: list[int] = []
-    conv2d = _eager._conv2d
-    monkeypatch.setattr(_eager, "_conv2d", lambda *arguments: calls.append(1) or conv2d(*arguments))
-    return calls
+def tuned() -> Iterator[Callable[..., None]]:
+    """Lets auto take the best plan of a method for _input and a filter of the given fields."""
+    core = convx._planning.core()
+
+    def remember(operation: str, method: str, **fields: Any) -> None:
+        problem = core.Problem(operation=operation, batch=2, in_height=9, in_width=11, **fields)
+        device = core.Device.host_cpu(torch.get_num_threads())
+        plan = core.select(problem, device, method).plan
+        named = {"device": core.tuning_key(device), "algorithm": plan.name, "us": 1.0}
+        core.remember_tuned(records.fields_text({**records.problem_fields(problem), **named}))
+
+    yield remember
+    records.forget()
 
 
 def _layer(**options: Any) -> convx.nn.Conv2d:
@@ -43,27 +57,25 @@ def _torchs(layer: convx.nn.Conv2d, input: Tensor) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("bias", [True, False])
-def test_native_is_torchs_own_call(operators: list[int], layout: torch.memory_format, bias: bool) -> None:
+def test_native_is_torchs_own_call(layout: torch.memory_format, bias: bool) -> None:
     layer, x = _layer(bias=bias).to(memory_format=layout), _input().contiguous(memory_format=layout)
     for _ in range(3):
         result = layer(x)
         assert torch.equal(result, _torchs(layer, x))
         assert result.is_contiguous(memory_format=layout)
-    assert not operators
+    assert kinds(layer) == ["torch"]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("algorithm", ["hntmp", "depthwise"])
-def test_another_choice_is_the_operators(
-    operators: list[int], monkeypatch: pytest.MonkeyPatch, algorithm: str
-) -> None:
+def test_another_choice_is_a_kernel(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
     """At once, with filters that the layer keeps packed and without."""
     layer, x = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm=algorithm), _input()
     monkeypatch.setattr(convx.nn.Conv2d, "_function", None)
-    for expected, training in enumerate((False, False, True, True), 1):
+    for training in (False, False, True, True):
         layer.train(training)
         torch.testing.assert_close(layer(x), _torchs(layer, x))
-        assert len(operators) == expected
+        assert kinds(layer) == ["kernel"]
         kept = layer._packed._snapshot is not None
         assert kept == (algorithm == "hntmp" and not training)
 
@@ -84,7 +96,7 @@ def test_rows_are_torchs_too(arguments: dict[str, Any]) -> None:
             strict=True,
         ):
             assert torch.equal(own, torchs)
-    assert {each.call.function for each in layer._packed.prepared.values()} == {torch.conv1d}
+    assert set(kinds(layer)) == {"torch"}
     assert layer(x[0]).shape == expected[0].shape  # without a batch
 
 
@@ -121,14 +133,14 @@ def test_transforms_go_through_prepared_layers(algorithm: str) -> None:
 
 
 @torch.no_grad()
-def test_a_layer_that_was_mended_is_prepared(operators: list[int]) -> None:
+def test_a_layer_that_was_mended_is_prepared() -> None:
     layer, x = _layer(), _input()
     layer.weight.data = layer.weight.data.double()
     with pytest.raises(convx.InvalidArgument, match="weight must have the dtype of input"):
         layer(x)
     layer.float()
     assert torch.equal(layer(x), _torchs(layer, x))
-    assert {each.call.function for each in layer._packed.prepared.values()} == {torch.conv2d}
+    assert kinds(layer) == ["torch"]
 
 
 @torch.no_grad()
@@ -151,7 +163,7 @@ def test_what_goes_wrong_is_said_by_functional(algorithm: str) -> None:
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])
 def test_gradients_are_torchs_too(
-    operators: list[int], layout: torch.memory_format, autocast: bool, needed: tuple[bool, bool]
+    layout: torch.memory_format, autocast: bool, needed: tuple[bool, bool]
 ) -> None:
     layer, x = _layer().to(memory_format=layout), _input().contiguous(memory_format=layout)
     layer.weight.requires_grad_(needed[1])
@@ -165,30 +177,30 @@ def test_gradients_are_torchs_too(
         found.append([result, *torch.autograd.grad(result, tensors, grad.to(result.dtype))])
     for own, torchs in zip(*found, strict=True):
         assert torch.equal(own, torchs) and own.stride() == torchs.stride()
-    assert not operators
+    assert kinds(layer) == ["torch"]
 
 
 @pytest.mark.parametrize("operation", ["forward", "input_grad", "weight_grad"])
-def test_a_gradient_by_another_method_is_convxs(monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+def test_a_gradient_by_another_method_is_convxs(tuned: Any, operation: str) -> None:
     """Where one of those that are needed is; where it is not needed it doesn't count."""
-    core = convx._planning.core()
-
-    def select(problem: Any, device: Any, algorithm: str) -> Any:
-        return core.select(problem, device, "depthwise" if problem.operation == operation else "native")
-
-    own = SimpleNamespace(Problem=core.Problem, Device=core.Device, select=select)
-    monkeypatch.setattr(convx._planning, "core", lambda: own)
+    case = {"in_channels": 6, "out_channels": 6, "groups": 6, "filter_height": 3, "filter_width": 3}
+    for each in ("forward", "input_grad", "weight_grad"):
+        tuned(each, "depthwise" if each == operation else "native", **case)
     for needed in ((True, False), (False, True), (True, True), (False, False)):
-        layer = convx.nn.Conv2d(6, 6, 3, groups=6, bias=False, algorithm="native")
+        layer = convx.nn.Conv2d(6, 6, 3, groups=6, bias=False)
         layer.weight.requires_grad_(needed[1])
         x = _input().requires_grad_(needed[0])
         by_convx = {"forward": True, "input_grad": needed[0], "weight_grad": needed[1]}[operation]
-        _prepared.convolve(layer, x)
-        (prepared,) = layer._packed.prepared.values()
-        assert (prepared.call.function is not torch.conv2d) == by_convx
+        y = layer(x)
+        assert (kinds(layer) != ["torch"]) == by_convx
+        if any(needed):
+            tensors = [each for each in (x, layer.weight) if each.requires_grad]
+            found = torch.autograd.grad(y.square().sum(), tensors)
+            expected = torch.autograd.grad(_torchs(layer, x).square().sum(), tensors)
+            torch.testing.assert_close(found, expected)
 
 
-def test_what_is_needed_may_change(operators: list[int]) -> None:
+def test_what_is_needed_may_change() -> None:
     layer, x = _layer(), _input()
     for trains in (True, False, True):
         layer.requires_grad_(trains)
@@ -200,7 +212,7 @@ def test_what_is_needed_may_change(operators: list[int]) -> None:
     x.requires_grad_()
     (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
     assert torch.autograd.grad(first.sum(), layer.weight)[0].abs().sum() > 0
-    assert not operators
+    assert set(kinds(layer)) == {"torch"}
 
 
 def _of_a_slice(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
@@ -233,27 +245,26 @@ def _of_another_method(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "call",
+    ("call", "kind"),
     [
-        _of_a_slice,
-        _of_another_layout,
-        _without_a_batch,
-        _fused,
-        _of_another_method,
+        (_of_a_slice, "operators"),
+        (_of_another_layout, "operators"),
+        (_without_a_batch, "functional"),
+        (_fused, "torch forward"),
+        (_of_another_method, "kernel"),
     ],
 )
-def test_what_torch_would_not_do_alike_is_the_operators(
-    operators: list[int], call: Callable[[convx.nn.Conv2d, Tensor], Tensor]
+def test_what_torch_would_not_do_alike_is_not_torchs(
+    call: Callable[[convx.nn.Conv2d, Tensor], Tensor], kind: str
 ) -> None:
     layer, x = _layer(), _input()
     layer(x)  # remembered
-    before = len(operators)
     torch.testing.assert_close(call(layer, x), _torchs(layer, x))
-    assert len(operators) > before
+    assert kinds(layer)[:2] == ["torch", kind]
 
 
 @torch.no_grad()
-def test_what_is_remembered_follows_the_layer(operators: list[int]) -> None:
+def test_what_is_remembered_follows_the_layer() -> None:
     layer, x = _layer(), _input()
     layer(x)
     layer.weight.add_(1)
@@ -263,35 +274,33 @@ def test_what_is_remembered_follows_the_layer(operators: list[int]) -> None:
     layer.weight.data = layer.weight.data.double()
     layer.bias.data = layer.bias.data.double()
     assert torch.equal(layer(x.double()), _torchs(layer, x.double()))
-    assert not operators
+    assert set(kinds(layer)) == {"torch"}
     with pytest.raises(ValueError, match="weight must have the dtype of input"):
         layer(x)  # the message is the operator's
 
 
 @torch.no_grad()
-def test_padding_that_differs_between_sides(operators: list[int]) -> None:
+def test_padding_that_differs_between_sides() -> None:
     layer, x = _layer(), _input()
     layer.padding = ((0, 2), (1, 0))
     padded = torch.nn.functional.pad(x, (1, 0, 0, 2))
     expected = torch.nn.functional.conv2d(padded, layer.weight, layer.bias)
     torch.testing.assert_close(layer(x), expected)
-    assert operators
+    assert kinds(layer) == ["operators"]
 
 
 @torch.no_grad()
-def test_choices_made_anew_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, x = _layer(algorithm="auto"), _input()
-    asked = []
-    core = convx._planning.core
-    monkeypatch.setattr(convx._planning, "core", lambda: asked.append(1) or core())
+def test_choices_made_anew_count(tuned: Any) -> None:
+    layer, x = convx.nn.Conv2d(6, 6, 3, groups=6), _input()
     layer(x)
-    first = len(asked)
-    assert first > 0
-    layer(x)
-    assert len(asked) == first
     forget_all()
     layer(x)
-    assert len(asked) == 2 * first
+    assert len(kinds(layer)) == 2
+    case = {"in_channels": 6, "out_channels": 6, "groups": 6, "filter_height": 3, "filter_width": 3}
+    for algorithm, kind in (("native", "torch"), ("depthwise", "kernel")):
+        tuned("forward", algorithm, bias=True, **case)
+        torch.testing.assert_close(layer(x), _torchs(layer, x))
+        assert kinds(layer)[-1] == kind
 
 
 @torch.no_grad()
@@ -299,20 +308,19 @@ def test_choices_made_anew_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_copies_remember_nothing(how: Callable[[convx.nn.Conv2d], convx.nn.Conv2d]) -> None:
     layer, x = _layer(), _input()
     expected = layer(x)
-    assert layer._packed is not None and layer._packed.prepared
+    assert kinds(layer)
     other = how(layer)
-    assert other._packed is not None and not other._packed.prepared
+    assert not kinds(other)
     assert torch.equal(other(x), expected)
 
 
 @torch.no_grad()
-def test_a_list_that_is_changed_in_place_is_another_call(operators: list[int]) -> None:
+def test_a_list_that_is_changed_in_place_is_another_call() -> None:
     layer, x = _layer(), _input(1, 6, 9, 9)
     layer.stride = [1, 1]
     for height in (1, 2, 1):
         layer.stride[0] = height
         assert torch.equal(layer(x), _torchs(layer, x))
-    assert not operators
 
 
 @torch.no_grad()
@@ -321,4 +329,4 @@ def test_many_sizes_do_not_pile_up() -> None:
     for size in range(3, 5 + _MOST):
         x = _input(1, 6, size, 5)
         assert torch.equal(layer(x), _torchs(layer, x))
-        assert 0 < len(layer._packed.prepared) <= _MOST
+        assert 0 < len(kinds(layer)) <= _MOST

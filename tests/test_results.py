@@ -102,9 +102,18 @@ def test_results_are_tensors_of_their_own(
             assert [operand._use_count() for operand in operands] == owners, f"{what} keeps an operand"
 
 
+def _by_onednn(dtype: torch.dtype) -> bool:
+    """Whether torch's convolutions of this CPU are oneDNN's."""
+    if dtype == torch.float16:
+        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
+
+
 def stride_of(tensor: Tensor) -> tuple[int, ...]:
-    """Strides in sizes of 1 tell the layout too; in float64 torch's depthwise leaves those to chance."""
-    if tensor.dtype != torch.float64:
+    """Strides in sizes of 1 tell the layout too; torch's own depthwise kernels leave those to chance."""
+    if _by_onednn(tensor.dtype):
         return tensor.stride()
     return tuple(step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
 

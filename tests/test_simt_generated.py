@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from simt import build as programs
 
-from build_tools.compile import Step, run_steps
+from build_tools.ninja_build import Made, make
 from build_tools.toolchain import cxx
 from convx import _core
 from convx.tune import compiler, folder, kernels
@@ -145,8 +145,7 @@ def driver() -> Path:
     before = Path.cwd()
     os.chdir(programs.ROOT)
     try:
-        run_steps(list(made.compiling.values()))
-        run_steps([Step("linking the generated kernels", command, program, objects)])
+        make([*made.compiled.values(), Made(program, command, objects)], made.folder)
     finally:
         os.chdir(before)
     return programs.ROOT / program

@@ -175,8 +175,8 @@ def test_generated_kernels_are_told_apart_from_broken_records() -> None:
     remember_kernel = _core.generator.remember_kernel
     text = records.fields_text(records.problem_fields(depthwise()))
     with pytest.raises(ValueError, match="'wave_w' is missing"):
-        remember_kernel(text)
+        remember_kernel(text, b"")
     tiling = dict.fromkeys(("wave_w", "wave_c", "wave_n", "repeat_w", "repeat_c", "block_n", "group_c"), 1)
     rest = records.fields_text({**tiling, "stage_c": 1, "architecture": 90, "name": "k", "colour": "red"})
     with pytest.raises(ValueError, match="no field is called 'colour'"):
-        remember_kernel(text + "\n" + rest)
+        remember_kernel(text + "\n" + rest, b"")

@@ -39,8 +39,6 @@ def test_records_in_text_are_checked(line: str, message: str) -> None:
     text = "\n".join(each for each in records._text(record()).splitlines() if not each.startswith("us "))
     with pytest.raises(ValueError, match=message):
         _core.remember_tuned(f"{text}\n{line}")
-    with pytest.raises((ValueError, RuntimeError), match=message):
-        torch.ops.convx.remember_tuned_cpu(f"{text}\n{line}")
     assert _core.select(depthwise(), here()).plan.source != "tuned"
 
 

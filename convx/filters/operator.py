@@ -241,6 +241,6 @@ def _register() -> torch.library.Library:
 
 
 operator = ops._operator("filter2d")
-_apply = _eager._bare_apply(_Filter2d)
+_apply: Any = _Filter2d.apply
 _transformed: Any = _TransformedFilter2d.apply
 _registrations = _register() if ops.available else None

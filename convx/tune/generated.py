@@ -1,4 +1,4 @@
-"""Generated pointwise kernels as contenders: chosen, compiled, given to the planner and the GPU library."""
+"""Generated pointwise kernels as contenders: chosen, compiled, given to the planner."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import torch
 
 from convx import _libraries
 from convx.tune import compiler, kernels
@@ -44,10 +42,7 @@ def remember(kernel: dict[str, Any], problem_text: str, image: bytes) -> None:
     """Makes it a candidate of its problem, "pointwise/generated …", in this process."""
     fields = {name: value for name, value in kernel.items() if name != "key"}
     text = "\n".join([problem_text, *(f"{name} = {value}" for name, value in fields.items())])
-    _libraries.core().generator.remember_kernel(text)
-    if _libraries.load()["gpu"].loaded:
-        binary = torch.frombuffer(bytearray(image), dtype=torch.uint8)
-        torch.ops.convx.remember_kernel_gpu(text, binary)
+    _libraries.core().generator.remember_kernel(text, image)
 
 
 def offer(

@@ -208,13 +208,7 @@ def remember(record: Record) -> None:
 
     Raises ValueError or RuntimeError for a record that describes no problem.
     """
-    text = _text(record)
-    _libraries.core().remember_tuned(text)
-    libraries = _libraries.load()
-    if libraries["cpu"].loaded:
-        torch.ops.convx.remember_tuned_cpu(text)
-    if libraries["gpu"].loaded:
-        torch.ops.convx.remember_tuned_gpu(text)
+    _libraries.core().remember_tuned(_text(record))
     _packed.forget_all()  # filters are packed for the plan that was taken before
 
 
@@ -266,11 +260,6 @@ def restore(record: Record) -> bool:
 def forget() -> None:
     """Lets calls go by predictions again, in this process; the files stay."""
     _libraries.core().forget_tuned()
-    libraries = _libraries.load()
-    if libraries["cpu"].loaded:
-        torch.ops.convx.forget_tuned_cpu()
-    if libraries["gpu"].loaded:
-        torch.ops.convx.forget_tuned_gpu()
     _packed.forget_all()
 
 

@@ -83,5 +83,19 @@ DeviceTraits query_device(int index) {
   return device;
 }
 
+#if defined(CONVX_HIP)
+bool is_capturing(Stream stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  check(hipStreamIsCapturing(static_cast<hipStream_t>(stream.handle), &status), "hipStreamIsCapturing");
+  return status != hipStreamCaptureStatusNone;
+}
+#else
+bool is_capturing(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream.handle), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+#endif
+
 }  // namespace convx
 #endif

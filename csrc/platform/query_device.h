@@ -1,7 +1,11 @@
-// Traits of a GPU of this machine.
+// What a GPU of this machine is, and does just now.
 #pragma once
+#include "platform/stream.h"
 #include "problem/device.h"
 
 namespace convx {
+
 DeviceTraits query_device(int index);
-}
+bool is_capturing(Stream stream);  // what is launched goes into a graph
+
+}  // namespace convx

@@ -130,9 +130,10 @@ void bind_generator(py::module_& parent) {
                         py::arg("shared_bytes") = shape.shared_bytes);
       },
       py::arg("problem"), py::arg("device"), py::arg("tiling"));
-  // The planner needs no image: it launches nothing.
   module.def(
-      "remember_kernel", [](const std::string& record) { remember_kernel(record, ""); }, py::arg("record"));
+      "remember_kernel",
+      [](const std::string& record, const py::bytes& image) { remember_kernel(record, image); },
+      py::arg("record"), py::arg("image"));
   module.def(
       "resources",
       [](const ConvProblem& problem, const DeviceTraits& device, const Tiling& tiling) {

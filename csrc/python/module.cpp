@@ -243,6 +243,7 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("method"), py::arg("problem"), py::arg("device"));
   module.def("check_algorithm", &check_algorithm, py::arg("algorithm"));
+  module.def("algorithm_of_gradients", &algorithm_of_gradients, py::arg("algorithm"));
   module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
   module.def("select_untuned", &select_untuned, py::arg("problem"), py::arg("device"));
   module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));

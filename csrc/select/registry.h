@@ -14,6 +14,11 @@ const std::vector<const Method*>& methods();
 // is several such as "first|second".
 void check_algorithm(const std::string& algorithm);
 
+// What a gradient is asked for, where the forward operation is asked for algorithm: the method, whose
+// candidates
+// ("depthwise/strip") are kernels of one operation, and auto where the method does not have the gradient.
+std::string algorithm_of_gradients(const std::string& algorithm);
+
 struct Choice {
   Plan plan;
   bool forced = false;  // named by the user rather than chosen

@@ -132,6 +132,11 @@ void check_algorithm(const std::string& algorithm) {
                         algorithm + "'");
 }
 
+std::string algorithm_of_gradients(const std::string& algorithm) {
+  const std::string method = split(alternatives(algorithm).first).method;
+  return method == "auto" ? method : method + "|auto";
+}
+
 Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device) {
   const Plan torch = select_named(problem, device, "native").plan;
   Choice best{torch, false, ""};

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "methods/launchers.h"
+#include "select/library.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -70,5 +71,15 @@ void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
 
 DeviceScope::DeviceScope(int32_t /*device_index*/) {}
 DeviceScope::~DeviceScope() = default;
+
+namespace {
+
+const bool registered = [] {
+  register_library(false,
+                   {&device_traits, &launch, &pack_weight, [](int) { return false; }, kArgumentAlignment});
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace convx

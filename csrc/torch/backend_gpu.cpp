@@ -7,6 +7,7 @@
 #include "methods/launchers.h"
 #include "platform/fence.h"
 #include "platform/query_device.h"
+#include "select/library.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -76,5 +77,16 @@ DeviceScope::DeviceScope(int32_t device_index) {
 DeviceScope::~DeviceScope() {
   if (guard_ != nullptr) aoti_torch_delete_device_guard(static_cast<DeviceGuardHandle>(guard_));
 }
+
+namespace {
+
+const bool registered = [] {
+  register_library(true, {&device_traits, &launch, &pack_weight,
+                          [](int device_index) { return is_capturing(current_stream(device_index)); },
+                          kArgumentAlignment});
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace convx

@@ -1,5 +1,6 @@
 // convx::conv2d_input_grad: check, allocate, select, launch.
 #include "methods/native/native.h"
+#include "select/plans.h"
 #include "select/registry.h"
 #include "torch/arguments.h"
 #include "torch/backend.h"

@@ -1,17 +1,9 @@
-// Choosing a plan and running it.
+// Running a plan.
 #pragma once
-#include <memory>
-#include <string>
-
 #include "select/launch.h"
 #include "torch/tensor.h"
 
 namespace convx {
-
-// select() for that problem, device and algorithm, remembered, so that a repeated call costs a look-up.
-// Thread-safe and bounded.
-std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTraits& device,
-                                     const std::string& algorithm);
 
 // Launches a plan of any method but native, with a workspace from torch where it asks for one, and with
 // filters packed for it unless pointers has them.

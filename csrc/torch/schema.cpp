@@ -20,11 +20,4 @@ STABLE_TORCH_LIBRARY(convx, library) {
       "conv2d_weight_grad(Tensor input, Tensor output_grad, SymInt[] weight_size, int[] stride, "
       "int[] padding, int[] dilation, int groups, str algorithm, int tf32) -> Tensor");
   library.def("filter2d(Tensor images, Tensor filters, str border, str algorithm) -> Tensor");
-  // What convx.tune measured, for each library by itself: see csrc/select/tuned.h.
-  library.def("remember_tuned_cpu(str record) -> ()");
-  library.def("remember_tuned_gpu(str record) -> ()");
-  library.def("forget_tuned_cpu() -> ()");
-  library.def("forget_tuned_gpu() -> ()");
-  // A kernel that was generated and compiled for one problem: see csrc/methods/pointwise/generator.
-  library.def("remember_kernel_gpu(str record, Tensor image) -> ()");
 }

@@ -9,7 +9,6 @@ Without names, everything that has sources is built. Only what has changed is co
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import sys
 from collections.abc import Iterable
@@ -18,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from build_tools.compile import BuildError, Step, run_steps  # noqa: E402
-from build_tools.toolchain import cxx  # noqa: E402
+from build_tools.ninja_build import Made, make  # noqa: E402
+from build_tools.toolchain import BuildError, cxx  # noqa: E402
 
 SIMT = Path("tests/simt")
 METHODS = Path("csrc/methods")
@@ -58,18 +57,18 @@ def methods() -> list[str]:
 
 
 class Programs:
-    """The steps that make programs, with the checks of the sanitizers or, plain, without."""
+    """What programs are made of, with the checks of the sanitizers or, plain, without."""
 
     def __init__(self, plain: bool) -> None:
         self.folder = Path("build/simt") / ("plain" if plain else "checked")
         self.kernel_flags = ["-O2"] if plain else CHECKED
         self.runtime_flags = ["-O2"] if plain else ["-O2", "-DSIMT_ADDRESS_SANITIZER"]
         self.link_flags = [] if plain else [SANITIZERS]
-        self.compiling: dict[Path, Step] = {}
-        self.linking: list[Step] = []
+        self.compiled: dict[Path, Made] = {}
+        self.linked: list[Made] = []
 
     def add(self, name: str) -> None:
-        """The steps of one program."""
+        """One program more."""
         runtime = self._objects((SIMT / file for file in RUNTIME), self.runtime_flags)
         if name == PLANTED:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
@@ -94,7 +93,7 @@ class Programs:
         program = self.folder / name
         inputs = [*objects, *runtime]
         command = [*cxx(), *self.link_flags, *map(str, inputs), "-o", str(program)]
-        self.linking.append(Step(f"linking {program}", command, program, inputs))
+        self.linked.append(Made(program, command, inputs))
 
     def _objects(self, files: Iterable[Path], flags: list[str], suffix: str = "") -> list[Path]:
         objects = []
@@ -103,28 +102,23 @@ class Programs:
             depfile = output.with_suffix(".d")
             command = [*cxx(), *COMMON, *flags, "-MMD", "-MF", str(depfile)]
             command += ["-x", "c++", "-c", str(source), "-o", str(output)]
-            self.compiling[output] = Step(f"compiling {source}", command, output, [source], depfile)
+            self.compiled[output] = Made(output, command, [source], depfile)
             objects.append(output)
         return objects
 
 
 def build(names: list[str], plain: bool = False) -> Path:
-    """Builds the named programs and returns the folder that holds them; one process at a time builds."""
+    """Builds the named programs and returns the folder that holds them."""
     programs = Programs(plain)
     for name in names:
         programs.add(name)
-    folder = ROOT / programs.folder
-    folder.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        with open(folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            run_steps(list(programs.compiling.values()))
-            run_steps(programs.linking)
+        make([*programs.compiled.values(), *programs.linked], programs.folder)
     finally:
         os.chdir(before)
-    return folder
+    return ROOT / programs.folder
 
 
 def main() -> None:

@@ -12,9 +12,9 @@ namespace convx::pointwise::generator {
 struct CompiledKernel {
   ConvProblem problem;
   Tiling tiling;
-  int architecture;   // that the image is for
-  std::string name;   // of the function in it
-  std::string image;  // empty in the planner, which launches nothing
+  int architecture;  // that the image is for
+  std::string name;  // of the function in it
+  std::string image;
 };
 
 // Thread-safe. Kernels stay for the process's life, since plans refer to them; a few thousand at most, then

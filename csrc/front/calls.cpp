@@ -1,0 +1,174 @@
+#include "front/calls.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+#include <unordered_map>
+
+#include "select/tuned.h"
+
+namespace py = pybind11;
+
+namespace convx::front {
+namespace {
+
+std::atomic<uint64_t> forgotten_plans{0}, forgotten_weights{0};
+
+const Tensor* usual_tensor(py::handle object) {
+  if (!object || !THPVariable_CheckExact(object.ptr())) return nullptr;
+  const Tensor& tensor = THPVariable_Unpack(object.ptr());
+  return is_usual(tensor) && tensor.dim() <= 4 ? &tensor : nullptr;
+}
+
+std::optional<at::ScalarType> autocast_of(const Tensor& input) {
+  const auto device = input.device().type();
+  if (!at::autocast::is_autocast_enabled(device) || input.scalar_type() == at::kDouble) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+}
+
+// A function's call, which has no layer to remember it.
+struct FunctionKey {
+  CallKey call;
+  Asked asked;
+  bool operator==(const FunctionKey& other) const {
+    const Geometry &g = asked.geometry, &h = other.asked.geometry;
+    return call == other.call && g.stride == h.stride && g.padding == h.padding && g.dilation == h.dilation &&
+           g.groups == h.groups && asked.activation == other.asked.activation &&
+           asked.algorithm == other.asked.algorithm;
+  }
+};
+
+struct FunctionHash {
+  size_t operator()(const FunctionKey& key) const {
+    const Geometry& g = key.asked.geometry;
+    size_t seed = key.call.hash();
+    for (int64_t each : {g.stride[0], g.stride[1], g.padding[0], g.padding[2], g.dilation[0], g.groups}) {
+      seed = c10::hash_combine(seed, static_cast<size_t>(each));
+    }
+    return c10::hash_combine(seed, std::hash<std::string>()(key.asked.algorithm));
+  }
+};
+
+}  // namespace
+
+void forget_plans() {
+  ++forgotten_plans;
+  ++forgotten_weights;
+}
+
+void forget_weights() {
+  ++forgotten_weights;
+}
+
+uint64_t weights_forgotten() {
+  return forgotten_weights;
+}
+
+TensorKey::TensorKey(const Tensor& tensor)
+    : rank(tensor.dim()), dtype(tensor.scalar_type()), device(tensor.device()) {
+  std::copy_n(tensor.sizes().begin(), rank, sizes.begin());
+  std::copy_n(tensor.strides().begin(), rank, strides.begin());
+}
+
+bool TensorKey::operator==(const TensorKey& other) const {
+  return sizes == other.sizes && strides == other.strides && rank == other.rank && dtype == other.dtype &&
+         device == other.device;
+}
+
+bool CallKey::operator==(const CallKey& other) const {
+  return wanted == other.wanted && training == other.training && plans == other.plans &&
+         threads == other.threads && tf32 == other.tf32 && autocast == other.autocast &&
+         input == other.input && weight == other.weight && bias == other.bias;
+}
+
+size_t CallKey::hash() const {
+  size_t seed = static_cast<size_t>(wanted);
+  for (const TensorKey* tensor : {&input, &weight}) {
+    for (int64_t size : tensor->sizes) seed = c10::hash_combine(seed, static_cast<size_t>(size));
+    seed = c10::hash_combine(seed, static_cast<size_t>(tensor->dtype));
+  }
+  return seed;
+}
+
+std::optional<Operands> usual_operands(py::handle input_object, py::handle weight_object,
+                                       py::handle bias_object) {
+  if (!is_usual()) return std::nullopt;
+  const Tensor *input = usual_tensor(input_object), *weight = usual_tensor(weight_object);
+  const Tensor* bias = bias_object.is_none() ? nullptr : usual_tensor(bias_object);
+  if (input == nullptr || weight == nullptr || (bias == nullptr && !bias_object.is_none())) {
+    return std::nullopt;
+  }
+  const auto tf32 = tf32_setting(*input);
+  if (!tf32) return std::nullopt;
+  Operands operands = {*input, *weight, std::nullopt, {}};
+  if (bias != nullptr) operands.bias = *bias;
+  CallKey& key = operands.key;
+  key.input = TensorKey(*input);
+  key.weight = TensorKey(*weight);
+  if (bias != nullptr) key.bias = TensorKey(*bias);
+  key.autocast = autocast_of(*input);
+  key.tf32 = *tf32;
+  key.threads = input->is_cuda() ? 0 : at::get_num_threads();
+  key.plans = forgotten_plans + tuned_generation();
+  if (at::GradMode::is_enabled()) {
+    key.wanted = (input->requires_grad() ? kInput : 0) | (weight->requires_grad() ? kWeight : 0) |
+                 (bias != nullptr && bias->requires_grad() ? kBias : 0);
+  }
+  return operands;
+}
+
+Cast::Cast(Operands& operands)
+    : no_autocast_(at::autocast::get_autocast_dispatch_key_from_device_type(operands.input.device().type())) {
+  const auto device = operands.input.device().type();
+  const at::ScalarType dtype = *operands.key.autocast;
+  operands.input = at::autocast::cached_cast(dtype, operands.input, device);
+  operands.weight = at::autocast::cached_cast(dtype, operands.weight, device);
+  operands.bias = at::autocast::cached_cast(dtype, operands.bias, device);
+}
+
+py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& operands, const Tensor& packed) {
+  Tensor result;
+  {
+    const py::gil_scoped_release others_run;
+    RECORD_FUNCTION("convx::convolve", std::vector<c10::IValue>());
+    result = convolve(prepared, operands.input, operands.weight, operands.bias, packed);
+  }
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
+}
+
+py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::handle stride, py::handle padding,
+                  py::handle dilation, py::handle groups, py::handle activation, py::handle algorithm) {
+  // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
+  static auto& known = *new std::unordered_map<FunctionKey, c10::intrusive_ptr<Prepared>, FunctionHash>();
+  constexpr size_t kMostKnown = 4096;
+  std::optional<Operands> operands = usual_operands(input, weight, bias);
+  if (!operands) return py::none();
+  try {
+    std::optional<Cast> cast;
+    const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
+                               dilation.cast<std::array<int64_t, 2>>(), groups.cast<int64_t>()};
+    const Asked asked = {geometry, parse_activation(activation.cast<std::string>()),
+                         algorithm.cast<std::string>()};
+    if (operands->key.autocast) cast.emplace(*operands);
+    const FunctionKey key = {operands->key, asked};
+    const auto found = known.find(key);
+    const c10::intrusive_ptr<Prepared> prepared =
+        found != known.end() ? found->second
+                             : prepare(operands->input, operands->weight, operands->bias, asked,
+                                       key.call.wanted, /*packs_each_call=*/true);
+    if (found == known.end()) {
+      if (known.size() >= kMostKnown) known.clear();
+      known.emplace(key, prepared);
+    }
+    return prepared ? run(prepared, *operands, {}) : py::none();
+  } catch (const std::exception&) {
+    return py::none();  // the operators say what is wrong
+  }
+}
+
+}  // namespace convx::front

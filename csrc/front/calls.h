@@ -1,0 +1,70 @@
+// What a call is known by, and how one that is known is made: of layers and of functions alike.
+#pragma once
+#include <c10/util/hash.h>
+#include <pybind11/pybind11.h>
+
+#include "front/engine.h"
+
+namespace convx::front {
+
+// A tensor of up to four dimensions, as far as a plan depends on it.
+struct TensorKey {
+  std::array<int64_t, 4> sizes = {}, strides = {};
+  int64_t rank = -1;  // of one that is absent
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::kCPU;
+
+  TensorKey() = default;
+  explicit TensorKey(const Tensor& tensor);
+  bool operator==(const TensorKey& other) const;
+};
+
+// Compared at every call: no allocation, nothing behind a pointer.
+struct CallKey {
+  TensorKey input, weight, bias;
+  int64_t threads = 0, tf32 = 0;
+  uint64_t plans = 0;  // the count of choices that were made anew
+  std::optional<at::ScalarType> autocast;
+  int wanted = 0;
+  bool training = false;
+  bool operator==(const CallKey& other) const;
+  size_t hash() const;
+};
+
+// The tensors of a call, held for as long as it takes, and its key.
+struct Operands {
+  Tensor input, weight;
+  std::optional<Tensor> bias;
+  CallKey key;
+};
+
+// None where there is something unusual about the tensors or the program. bias may be None.
+std::optional<Operands> usual_operands(pybind11::handle input, pybind11::handle weight,
+                                       pybind11::handle bias);
+
+// Casts the operands for as long as it lives, as autocast casts those of torch's convolutions.
+class Cast {
+ public:
+  explicit Cast(Operands& operands);
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard no_autocast_;
+};
+
+// Runs a call while other threads of Python run.
+pybind11::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& operands,
+                     const Tensor& packed);
+
+// torch.nn.functional.conv2d's, with its arguments in the operators' form, by what is remembered of such
+// calls; None where the operators are to serve it.
+pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
+                        pybind11::handle stride, pybind11::handle padding, pybind11::handle dilation,
+                        pybind11::handle groups, pybind11::handle activation, pybind11::handle algorithm);
+
+// Counts that calls are compared with: of plans that were chosen anew, and of writes to weights that no
+// version counter saw (steps of fused optimizers).
+void forget_plans();
+void forget_weights();
+uint64_t weights_forgotten();
+
+}  // namespace convx::front

@@ -1,0 +1,305 @@
+#include "front/engine.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "front/operators.h"
+#include "methods/native/native.h"
+#include "select/registry.h"
+
+namespace convx::front {
+namespace {
+
+std::optional<DType> dtype_of(const Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DType::float32;
+    case at::kDouble:
+      return DType::float64;
+    case at::kHalf:
+      return DType::float16;
+    case at::kBFloat16:
+      return DType::bfloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool suggests_channels_last(const Tensor& tensor) {
+  return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+}
+
+at::MemoryFormat format_of(const Prepared& prepared) {
+  return prepared.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+// Dense in the layout, and where the kernels' vector loads can begin.
+Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format) {
+  if (!tensor.is_contiguous(format)) return tensor.contiguous(format);
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  return address % prepared.library->alignment == 0 ? tensor : tensor.clone();
+}
+
+// Both sides alike: all that torch's convolution can do.
+bool torch_pads(const Geometry& geometry) {
+  return geometry.padding[0] == geometry.padding[1] && geometry.padding[2] == geometry.padding[3];
+}
+
+By by(const Plan& plan, const Geometry& geometry) {
+  if (plan.method != &native::method) return By::kernel;
+  return plan.kernel == native::kConvolution && torch_pads(geometry) ? By::torch : By::operators;
+}
+
+Step step(const Prepared& prepared, ConvProblem problem, Operation operation, const std::string& algorithm,
+          const DeviceTraits& device) {
+  problem.operation = operation;
+  if (operation != Operation::forward) {
+    problem.has_bias = problem.packs_each_call = false;
+    problem.activation = Activation::none;
+  }
+  Step made;
+  made.problem = problem;
+  made.plan = plan_for(problem, device, algorithm);
+  made.by = by(*made.plan, prepared.geometry);
+  return made;
+}
+
+// The last one or two of the pairs, as torch's function of that rank takes them.
+at::IntArrayRef axes(const std::array<int64_t, 2>& pair, int64_t rank) {
+  return {pair.data() + (4 - rank), static_cast<size_t>(rank - 2)};
+}
+
+// Launches a step's kernel, with the workspace and the packed filters that it asks for. They may be given
+// back when the launch is queued: torch's allocator orders their reuse by stream.
+void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& input,
+            const Tensor& packed) {
+  const Plan& plan = *step.plan;
+  const auto bytes = input.options().dtype(at::kByte);
+  const int index = input.device().index();
+  Tensor workspace, filters = packed;
+  if (plan.workspace_bytes > 0) {
+    workspace = at::empty({plan.workspace_bytes}, bytes);
+    pointers.workspace = workspace.mutable_data_ptr();
+  }
+  if (!plan.packing.empty()) {
+    if (!filters.defined()) {
+      filters = at::empty({plan.packed_weight_bytes}, bytes);
+      prepared.library->pack_weight(plan, step.problem, pointers.weight, filters.mutable_data_ptr(), index);
+      pointers.packed_just_now = true;
+    }
+    pointers.packed_weight = filters.const_data_ptr();
+  }
+  prepared.library->launch(plan, step.problem, pointers, index);
+}
+
+}  // namespace
+
+std::optional<int64_t> tf32_setting(const Tensor& input) {
+  if (!input.is_cuda() || input.scalar_type() != at::kFloat) return 0;
+  try {
+    const at::Context& context = at::globalContext();
+    return (context.allowTF32CuDNN() ? 1 : 0) + (context.allowTF32CuBLAS() ? 2 : 0);
+  } catch (const c10::Error&) {  // set by fp32_precision, of which the older switches can't tell
+    return std::nullopt;
+  }
+}
+
+int64_t products_setting() {
+  try {
+    return at::globalContext().allowTF32CuBLAS() ? 2 : 0;
+  } catch (const c10::Error&) {
+    return 2;
+  }
+}
+
+bool is_usual() {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet kUsual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView,
+                                        DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA});
+  const auto state = c10::impl::tls_local_dispatch_key_set();
+  return kUsual.isSupersetOf(state.included_) && !at::impl::torch_function_mode_enabled();
+}
+
+bool is_usual(const Tensor& tensor) {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet kUsual({DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::AutogradCPU,
+                                        DispatchKey::AutogradCUDA, DispatchKey::ADInplaceOrView,
+                                        DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA});
+  return kUsual.isSupersetOf(tensor.key_set()) && !tensor._fw_grad(0).defined();
+}
+
+c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
+                                     const std::optional<Tensor>& bias, const Asked& asked, int wanted,
+                                     bool packs_each_call) {
+  const auto dtype = dtype_of(input);
+  const auto tf32 = tf32_setting(input);
+  const KernelLibrary* library = find_library(input.is_cuda());
+  const int64_t rank = input.dim();
+  if (!dtype || !tf32 || library == nullptr || (rank != 3 && rank != 4) || weight.dim() != rank ||
+      input.size(0) == 0 || weight.dtype() != input.dtype() || weight.device() != input.device()) {
+    return {};
+  }
+  if (bias && (bias->dtype() != input.dtype() || bias->device() != input.device() || bias->dim() != 1 ||
+               bias->size(0) != weight.size(0))) {
+    return {};
+  }
+  const Tensor image = rank == 4 ? input : input.unsqueeze(-2);
+  const Tensor filters = rank == 4 ? weight : weight.unsqueeze(-2);
+  auto made = c10::make_intrusive<Prepared>();
+  const Geometry& geometry = asked.geometry;
+  const Activation activation = asked.activation;
+  made->geometry = geometry;
+  made->algorithm = asked.algorithm;
+  made->algorithm_of_gradients = algorithm_of_gradients(asked.algorithm);
+  made->tf32 = *tf32;
+  const bool fuses = wanted == 0 || activation == Activation::relu || activation == Activation::relu6;
+  made->activation = fuses ? activation : Activation::none;
+  made->after = fuses ? Activation::none : activation;
+  made->wanted = wanted;
+  made->library = library;
+  made->channels_last = suggests_channels_last(image) || suggests_channels_last(filters);
+  made->input_sizes = input.sizes();
+  made->weight_sizes = weight.sizes();
+  if (rank == 3 && made->channels_last) return {};
+
+  ConvProblem p;
+  p.dtype = *dtype;
+  p.layout = made->channels_last ? Layout::nhwc : Layout::nchw;
+  p.activation = made->activation;
+  p.has_bias = bias.has_value();
+  p.allow_tf32 = (*tf32 & 1) != 0;
+  p.exact_products = (*tf32 & 2) == 0;
+  p.packs_each_call = packs_each_call;
+  p.batch = image.size(0);
+  p.in_channels = image.size(1);
+  p.in_height = image.size(2);
+  p.in_width = image.size(3);
+  p.out_channels = filters.size(0);
+  p.filter_height = filters.size(2);
+  p.filter_width = filters.size(3);
+  p.stride_h = geometry.stride[0];
+  p.stride_w = geometry.stride[1];
+  p.padding_top = geometry.padding[0];
+  p.padding_bottom = geometry.padding[1];
+  p.padding_left = geometry.padding[2];
+  p.padding_right = geometry.padding[3];
+  p.dilation_h = geometry.dilation[0];
+  p.dilation_w = geometry.dilation[1];
+  p.groups = geometry.groups;
+  const at::MemoryFormat format = format_of(*made);
+  try {
+    validate_and_size(p);
+    if (filters.size(1) != p.in_channels_per_group()) return {};
+    const DeviceTraits& device = library->device(input.device().index());
+    made->forward = step(*made, p, Operation::forward, made->algorithm, device);
+    if (wanted & kInput) {
+      made->input_grad = step(*made, p, Operation::input_grad, made->algorithm_of_gradients, device);
+    }
+    if (wanted & kWeight) {
+      made->weight_grad = step(*made, p, Operation::weight_grad, made->algorithm_of_gradients, device);
+    }
+  } catch (const InvalidArgument&) {  // the operators say what is wrong
+    return {};
+  }
+  made->result_sizes = {p.batch, p.out_channels, p.out_height, p.out_width};
+  if (rank == 3) made->result_sizes = {p.batch, p.out_channels, p.out_width};
+  const auto all_by = [&](By who) {
+    return made->forward.by == who && (!(wanted & kInput) || made->input_grad.by == who) &&
+           (!(wanted & kWeight) || made->weight_grad.by == who);
+  };
+  const bool is_dense = image.is_contiguous(format) && filters.is_contiguous(format);
+  made->is_torchs = all_by(By::torch) && made->activation == Activation::none && is_dense;
+  if (made->is_torchs) return made;
+  // What torch does with others than dense tensors is not convx's affair: its operators make them dense.
+  if (!is_dense && made->forward.by == By::torch) made->forward.by = By::operators;
+  // The result of the operators would be a view of their image.
+  if (rank == 3 && made->forward.by == By::operators) return {};
+  return made;
+}
+
+Tensor run_torchs(const Prepared& prepared, const Tensor& input, const Tensor& weight,
+                  const std::optional<Tensor>& bias) {
+  const Geometry& g = prepared.geometry;
+  const std::array<int64_t, 2> padding = {g.padding[0], g.padding[2]};
+  const int64_t rank = input.dim();
+  if (rank == 3) {
+    return at::conv1d(input, weight, bias, axes(g.stride, rank), axes(padding, rank), axes(g.dilation, rank),
+                      g.groups);
+  }
+  return at::conv2d(input, weight, bias, g.stride, padding, g.dilation, g.groups);
+}
+
+Tensor activate(const Tensor& sums, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return sums;
+    case Activation::relu:
+      return at::relu(sums);
+    case Activation::relu6:
+      return at::relu6(sums);
+    case Activation::silu:
+      return at::silu(sums);
+    case Activation::hardswish:
+      return at::hardswish(sums);
+    case Activation::gelu:
+      return at::gelu(sums);
+  }
+  return sums;
+}
+
+Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
+                   const std::optional<Tensor>& bias, const Tensor& packed) {
+  if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  if (prepared.forward.by == By::torch) {
+    return activate(run_torchs(prepared, input, weight, bias), prepared.activation);
+  }
+  const c10::DeviceGuard guard(input.device());
+  const Tensor images = dense(prepared, input, format_of(prepared));
+  const Tensor filters = dense(prepared, weight, at::MemoryFormat::Contiguous);
+  const Tensor sums = bias ? bias->contiguous() : Tensor();
+  Tensor result = at::empty(prepared.result_sizes, input.options(), format_of(prepared));
+  Pointers pointers;
+  pointers.input = images.const_data_ptr();
+  pointers.weight = filters.const_data_ptr();
+  pointers.bias = bias ? sums.const_data_ptr() : nullptr;
+  pointers.result = result.mutable_data_ptr();
+  launch(prepared, prepared.forward, pointers, images, packed);
+  return result;
+}
+
+Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::DeviceGuard guard(output_grad.device());
+  const Tensor grad = dense(prepared, output_grad, format_of(prepared));
+  const Tensor filters = dense(prepared, weight, at::MemoryFormat::Contiguous);
+  Tensor result = at::empty(prepared.input_sizes, output_grad.options(), format_of(prepared));
+  Pointers pointers;
+  pointers.output_grad = grad.const_data_ptr();
+  pointers.weight = filters.const_data_ptr();
+  pointers.result = result.mutable_data_ptr();
+  launch(prepared, prepared.input_grad, pointers, grad, {});
+  return result;
+}
+
+Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::DeviceGuard guard(input.device());
+  const Tensor images = dense(prepared, input, format_of(prepared));
+  const Tensor grad = dense(prepared, output_grad, format_of(prepared));
+  // In torch's order, which is also that of channels_last where one dimension has more than one.
+  Tensor result = at::empty(prepared.weight_sizes, input.options(), format_of(prepared));
+  Tensor filters = result.is_contiguous() ? result : at::empty(prepared.weight_sizes, input.options());
+  Pointers pointers;
+  pointers.input = images.const_data_ptr();
+  pointers.output_grad = grad.const_data_ptr();
+  pointers.result = filters.mutable_data_ptr();
+  launch(prepared, prepared.weight_grad, pointers, images, {});
+  return filters.is_same(result) ? result : filters.contiguous(format_of(prepared));
+}
+
+}  // namespace convx::front

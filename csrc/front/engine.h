@@ -1,0 +1,92 @@
+// Convolutions of torch's tensors with all that has to be found out once found out: what a call of the same
+// kind then does is a launch. Written for the torch that is installed; where it does not fit, there are the
+// operators, and whatever is unusual is theirs.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "select/library.h"
+#include "select/plans.h"
+
+namespace convx::front {
+
+using at::Tensor;
+
+struct Geometry {
+  std::array<int64_t, 2> stride;    // height, width
+  std::array<int64_t, 4> padding;   // top, bottom, left, right
+  std::array<int64_t, 2> dilation;  // height, width
+  int64_t groups;
+};
+
+// Gradients that a backward pass would be asked for.
+enum Wanted : int { kInput = 1, kWeight = 2, kBias = 4 };
+
+// Who computes: a kernel of convx, aten::convolution, or convx's operator, for native's other forms.
+enum class By { kernel, torch, operators };
+
+struct Step {
+  ConvProblem problem;
+  std::shared_ptr<const Plan> plan;
+  By by = By::operators;
+};
+
+// A call of conv2d or conv1d with tensors of such sizes, types and layouts. Of a row, an image of height one
+// is planned.
+struct Prepared : torch::CustomClassHolder {
+  Geometry geometry;
+  std::string algorithm, algorithm_of_gradients;
+  int64_t tf32 = 0;                          // torch's setting: csrc/torch/schema.cpp
+  Activation activation = Activation::none;  // fused
+  Activation after = Activation::none;       // torch's own operator, whose gradient needs what it was given
+  int wanted = 0;
+  bool is_torchs = false;      // the convolution, gradients too: torch's own function
+  bool channels_last = false;  // the result, by torch's rule
+  const KernelLibrary* library = nullptr;
+  Step forward, input_grad, weight_grad;
+  c10::DimVector input_sizes, weight_sizes, result_sizes;
+
+  bool packs() const { return forward.by == By::kernel && !forward.plan->packing.empty(); }
+};
+
+// What torch's settings let be rounded to TF32, as the operators take it; none where it can't be told.
+std::optional<int64_t> tf32_setting(const Tensor& input);
+// The part of it that is of matrix products; that they may, where it can't be told.
+int64_t products_setting();
+
+struct Asked {
+  Geometry geometry;
+  Activation activation = Activation::none;
+  std::string algorithm;
+};
+
+// Null where a call of this kind is the operators'.
+c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
+                                     const std::optional<Tensor>& bias, const Asked& asked, int wanted,
+                                     bool packs_each_call);
+
+// The result of the call. Differentiable where Prepared wants gradients. packed: what PackedFilters keeps of
+// this weight; undefined where nobody keeps any.
+Tensor convolve(const c10::intrusive_ptr<Prepared>& prepared, const Tensor& input, const Tensor& weight,
+                const std::optional<Tensor>& bias, const Tensor& packed);
+
+// The parts: torch's own function with its own autograd, and without any the kernels of a plan.
+Tensor run_torchs(const Prepared& prepared, const Tensor& input, const Tensor& weight,
+                  const std::optional<Tensor>& bias);
+Tensor activate(const Tensor& sums, Activation activation);
+Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
+                   const std::optional<Tensor>& bias, const Tensor& packed);
+Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight);
+Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad);
+
+// Neither a mode nor a transform is active that wants to see operators: the dispatcher's own state tells.
+bool is_usual();
+// A tensor like any other: dense, on a CPU or a GPU, no wrapper, without a tangent.
+bool is_usual(const Tensor& tensor);
+
+}  // namespace convx::front

@@ -1,0 +1,148 @@
+#include "front/layer.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+namespace py = pybind11;
+
+namespace convx::front {
+namespace {
+
+// Input sizes of which a layer keeps something; a network of changing sizes starts anew past that.
+constexpr size_t kMostCalls = 64;
+
+PyObject* interned(const char* text) {
+  return PyUnicode_InternFromString(text);
+}
+
+// Attributes that a call depends on beside its tensors, in the order of convx._prepared.arguments.
+const std::array<PyObject*, 7>& attribute_names() {
+  static const std::array<PyObject*, 7> names = {
+      interned("stride"),       interned("padding"),    interned("dilation"), interned("groups"),
+      interned("padding_mode"), interned("activation"), interned("algorithm")};
+  return names;
+}
+
+// Whether nothing can change it in place: then its identity says what it holds.
+bool is_constant(PyObject* value) {
+  if (value == nullptr || PyLong_CheckExact(value) || PyUnicode_CheckExact(value)) return true;
+  if (!PyTuple_CheckExact(value)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (!is_constant(PyTuple_GET_ITEM(value, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<LayerCalls::Call> LayerCalls::find(const CallKey& key, const Attributes& attributes) const {
+  for (const auto& each : calls_) {
+    bool same = each->key == key;
+    for (size_t i = 0; same && i < kAttributes; ++i) same = each->attributes[i].ptr() == attributes[i];
+    if (same) return each;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, const Attributes& attributes,
+                                                  py::handle layer) {
+  // It says what the attributes mean; None where functional is to.
+  static const auto& arguments = *new py::object(py::module_::import("convx._prepared").attr("arguments"));
+  const CallKey& key = operands.key;
+  const auto call = std::make_shared<Call>();
+  call->key = key;
+  for (size_t i = 0; i < kAttributes; ++i) {
+    call->attributes[i] = py::reinterpret_borrow<py::object>(attributes[i]);
+  }
+  const py::object meant = arguments(layer);
+  if (!meant.is_none()) {
+    using Meant = std::tuple<std::array<int64_t, 2>, std::array<int64_t, 4>, std::array<int64_t, 2>, int64_t,
+                             std::string, std::string>;
+    const auto [stride, padding, dilation, groups, activation, algorithm] = meant.cast<Meant>();
+    const Asked asked = {{stride, padding, dilation, groups}, parse_activation(activation), algorithm};
+    const bool packs_each_call = key.training || key.wanted != 0 || key.autocast.has_value();
+    call->prepared =
+        prepare(operands.input, operands.weight, operands.bias, asked, key.wanted, packs_each_call);
+  }
+  if (calls_.size() >= kMostCalls) calls_.clear();
+  calls_.push_back(call);
+  return call;
+}
+
+Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle packed, py::handle input,
+                             py::handle weight_object, py::handle bias) {
+  const Prepared& p = *call.prepared;
+  const Tensor& weight = operands.weight;
+  if (!p.packs() || p.wanted != 0 || call.key.training || call.key.autocast) return {};
+  const bool capturing = p.library->is_capturing(weight.device().index());
+  const PackedCopy& copy = call.copy;
+  if (!capturing && copy.packed.defined() && copy.weight.is_same(weight) && !weight.is_inference() &&
+      copy.version == weight._version() && copy.address == weight.const_data_ptr() &&
+      copy.weights == weights_forgotten()) {
+    return copy.packed;
+  }
+  packed.attr("keeps") = true;
+  // As it is before it is packed: another thread may write to it meanwhile.
+  PackedCopy fresh = {weight, {}, 0, weight.const_data_ptr(), weights_forgotten()};
+  if (!weight.is_inference()) fresh.version = weight._version();
+  const Geometry& g = p.geometry;
+  const py::object found = packed.attr("of")(
+      input, weight_object, bias, py::make_tuple(g.stride[0], g.stride[1]),
+      py::make_tuple(g.padding[0], g.padding[1], g.padding[2], g.padding[3]),
+      py::make_tuple(g.dilation[0], g.dilation[1]), g.groups, to_string(p.activation), p.algorithm, p.tf32);
+  call.copy = {};
+  if (found.is_none()) return {};
+  fresh.packed = THPVariable_Unpack(found.ptr());
+  if (!capturing) call.copy = fresh;
+  return fresh.packed;
+}
+
+py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packed) {
+  static PyObject *const parameters_name = interned("_parameters"), *const weight_name = interned("weight"),
+                         *const bias_name = interned("bias"), *const training_name = interned("training");
+  const auto dict = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(layer.ptr(), nullptr));
+  PyObject* const parameters = dict ? PyDict_GetItem(dict.ptr(), parameters_name) : nullptr;
+  if (parameters == nullptr || !PyDict_Check(parameters)) return py::none();
+  // Parametrized and pruned layers have theirs elsewhere. Held: another thread may replace them meanwhile.
+  const auto weight = py::reinterpret_borrow<py::object>(PyDict_GetItem(parameters, weight_name));
+  const auto bias = py::reinterpret_borrow<py::object>(PyDict_GetItem(parameters, bias_name));
+  if (!weight || !bias) return py::none();
+  Attributes attributes;
+  for (size_t i = 0; i < kAttributes; ++i) {
+    attributes[i] = PyDict_GetItem(dict.ptr(), attribute_names()[i]);
+    if (!is_constant(attributes[i])) return py::none();
+  }
+  std::optional<Operands> operands = usual_operands(input, weight, bias);
+  if (!operands) return py::none();
+  operands->key.training = PyDict_GetItem(dict.ptr(), training_name) == Py_True;
+  try {
+    std::optional<Cast> cast;
+    std::shared_ptr<Call> found = find(operands->key, attributes);
+    const bool is_torchs = found && found->prepared && found->prepared->is_torchs;  // torch casts by itself
+    if (operands->key.autocast && !is_torchs) cast.emplace(*operands);
+    if (!found) found = add(*operands, attributes, layer);
+    if (!found->prepared) return py::none();
+    return run(found->prepared, *operands, packed_of(*found, *operands, packed, input, weight, bias));
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  } catch (const std::exception&) {
+  }
+  return py::none();  // functional says what is wrong
+}
+
+std::vector<std::string> LayerCalls::kinds() const {
+  std::vector<std::string> names;
+  for (const auto& each : calls_) {
+    if (!each->prepared) {
+      names.emplace_back("functional");
+    } else if (each->prepared->is_torchs) {
+      names.emplace_back("torch");
+    } else {
+      constexpr const char* kForward[] = {"kernel", "torch forward", "operators"};
+      names.emplace_back(kForward[static_cast<int>(each->prepared->forward.by)]);
+    }
+  }
+  return names;
+}
+
+}  // namespace convx::front
