@@ -17,26 +17,39 @@ Tensor before_activation(Activation activation, const Tensor& grad, const Tensor
   return grad;
 }
 
-// torch's convolution computes both gradients in one call.
-bool gives_both(const Prepared& p) {
-  return (p.wanted & kInput) && (p.wanted & kWeight) && p.input_grad.by == By::torch &&
-         p.weight_grad.by == By::torch && p.result_sizes.size() == 4;
-}
-
-// By kernels of this call's plans where nothing records or looks at what is done.
+// By this call's own plans where nothing records or looks at what is done.
 bool is_plain(const Prepared& p, const Tensor& grad) {
   const auto tf32 = tf32_setting(grad);
   return !at::GradMode::is_enabled() && is_usual() && is_usual(grad) && tf32 && *tf32 == p.tf32;
 }
 
-Tensor input_grad(const Prepared& p, bool plain, const Tensor& grad, const Tensor& weight) {
-  return plain && p.input_grad.by == By::kernel ? run_input_grad(p, grad, weight)
-                                                : conv2d_input_grad(p, grad, weight);
+Tensor bias_grad(const Prepared& p, const Tensor& grad) {
+  static constexpr std::array<int64_t, 3> kPixels = {0, 2, 3};
+  return grad.sum(at::IntArrayRef(kPixels).slice(0, p.result_sizes.size() - 1));
 }
 
-Tensor weight_grad(const Prepared& p, bool plain, const Tensor& input, const Tensor& grad) {
-  return plain && p.weight_grad.by == By::kernel ? run_weight_grad(p, input, grad)
-                                                 : conv2d_weight_grad(p, input, grad);
+variable_list plain_gradients(const Prepared& p, const Tensor& grad, const Tensor& input,
+                              const Tensor& weight) {
+  variable_list found(4);
+  int by_torch = 0;  // in one call
+  if ((p.wanted & kInput) && p.input_grad.by == By::torch) by_torch |= kInput;
+  if ((p.wanted & kWeight) && p.weight_grad.by == By::torch) by_torch |= kWeight;
+  if (by_torch != 0) {
+    by_torch |= p.wanted & kBias;
+    std::tie(found[0], found[1], found[2]) = run_torchs_backward(p, grad, input, weight, by_torch);
+  }
+  const int rest = p.wanted & ~by_torch;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  if (rest & kInput) {
+    found[0] =
+        p.input_grad.by == By::kernel ? run_input_grad(p, grad, weight) : conv2d_input_grad(p, grad, weight);
+  }
+  if (rest & kWeight) {
+    found[1] =
+        p.weight_grad.by == By::kernel ? run_weight_grad(p, input, grad) : conv2d_weight_grad(p, input, grad);
+  }
+  if (rest & kBias) found[2] = bias_grad(p, grad);
+  return found;
 }
 
 struct Conv2d : torch::autograd::Function<Conv2d> {
@@ -57,23 +70,11 @@ struct Conv2d : torch::autograd::Function<Conv2d> {
     const Tensor &input = saved[0], &weight = saved[1], &result = saved[2];
     const auto format = p.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
     Tensor grad = before_activation(p.activation, grads[0], result).contiguous(format);
-    const bool plain = is_plain(p, grad);
+    if (is_plain(p, grad)) return plain_gradients(p, grad, input, weight);
     variable_list found(4);
-    if (plain && gives_both(p)) {
-      const Geometry& g = p.geometry;
-      const std::array<int64_t, 2> padding = {g.padding[0], g.padding[2]}, none = {0, 0};
-      const std::array<int64_t, 1> bias_sizes = {p.weight_sizes[0]};
-      std::tie(found[0], found[1], found[2]) = at::convolution_backward(
-          grad, input, weight, at::IntArrayRef(bias_sizes), g.stride, padding, g.dilation,
-          /*transposed=*/false, none, g.groups, {true, true, (p.wanted & kBias) != 0});
-      return found;
-    }
-    if (p.wanted & kInput) found[0] = input_grad(p, plain, grad, weight);
-    if (p.wanted & kWeight) found[1] = weight_grad(p, plain, input, grad);
-    if (p.wanted & kBias) {
-      static constexpr std::array<int64_t, 3> kPixels = {0, 2, 3};
-      found[2] = grad.sum(at::IntArrayRef(kPixels).slice(0, p.result_sizes.size() - 1));
-    }
+    if (p.wanted & kInput) found[0] = conv2d_input_grad(p, grad, weight);
+    if (p.wanted & kWeight) found[1] = conv2d_weight_grad(p, input, grad);
+    if (p.wanted & kBias) found[2] = bias_grad(p, grad);
     return found;
   }
 };

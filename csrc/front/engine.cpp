@@ -253,8 +253,8 @@ Tensor activate(const Tensor& sums, Activation activation) {
 
 Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
                    const std::optional<Tensor>& bias, const Tensor& packed) {
-  if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
   const at::AutoDispatchBelowADInplaceOrView below;
+  if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
   if (prepared.forward.by == By::torch) {
     return activate(run_torchs(prepared, input, weight, bias), prepared.activation);
   }
@@ -270,6 +270,23 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   pointers.result = result.mutable_data_ptr();
   launch(prepared, prepared.forward, pointers, images, packed);
   return result;
+}
+
+std::tuple<Tensor, Tensor, Tensor> run_torchs_backward(const Prepared& prepared, const Tensor& output_grad,
+                                                       const Tensor& input, const Tensor& weight, int mask) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const Geometry& g = prepared.geometry;
+  const std::array<int64_t, 2> padding = {g.padding[0], g.padding[2]}, none = {0, 0};
+  const std::array<int64_t, 1> bias_sizes = {prepared.weight_sizes[0]};
+  const int64_t rank = output_grad.dim();
+  const auto given = [&](const Tensor& operand, const c10::DimVector& sizes) {
+    return operand.defined() ? operand : at::empty(sizes, output_grad.options(), format_of(prepared));
+  };
+  return at::convolution_backward(output_grad, given(input, prepared.input_sizes),
+                                  given(weight, prepared.weight_sizes), at::IntArrayRef(bias_sizes),
+                                  axes(g.stride, rank), axes(padding, rank), axes(g.dilation, rank),
+                                  /*transposed=*/false, axes(none, rank), g.groups,
+                                  {(mask & kInput) != 0, (mask & kWeight) != 0, (mask & kBias) != 0});
 }
 
 Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight) {

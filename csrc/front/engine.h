@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "select/library.h"
 #include "select/plans.h"
@@ -81,6 +82,10 @@ Tensor run_torchs(const Prepared& prepared, const Tensor& input, const Tensor& w
 Tensor activate(const Tensor& sums, Activation activation);
 Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
                    const std::optional<Tensor>& bias, const Tensor& packed);
+// torch's convolution_backward for the gradients that mask names (kInput, kWeight, kBias). Of an operand that
+// is not given it needs the sizes alone.
+std::tuple<Tensor, Tensor, Tensor> run_torchs_backward(const Prepared& prepared, const Tensor& output_grad,
+                                                       const Tensor& input, const Tensor& weight, int mask);
 Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight);
 Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad);
 
