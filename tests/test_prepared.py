@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 
 import convx
@@ -198,6 +199,30 @@ def test_a_gradient_by_another_method_is_convxs(tuned: Any, operation: str) -> N
             found = torch.autograd.grad(y.square().sum(), tensors)
             expected = torch.autograd.grad(_torchs(layer, x).square().sum(), tensors)
             torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("call", ["layer", "functional"])
+def test_a_checkpoint_stops_what_it_computes_again(call: str) -> None:
+    """By an exception out of a hook of saved tensors, which nobody on the way may take for an error."""
+    layer = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm="depthwise")
+    x = _input().requires_grad_()
+
+    def run(x: Tensor) -> Tensor:
+        rest = {"padding": 1, "groups": 6, "algorithm": "depthwise"}
+        return layer(x) if call == "layer" else convx.functional.conv2d(x, layer.weight, layer.bias, **rest)
+
+    def gradients(y: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(y.square().sum(), [x, layer.weight, layer.bias])
+
+    expected = gradients(run(x))
+    again = gradients(torch.utils.checkpoint.checkpoint(run, x, use_reentrant=False))
+    torch.testing.assert_close(again, expected)
+
+    def fail(tensor: Tensor) -> Tensor:
+        raise KeyError("a hook's own")
+
+    with torch.autograd.graph.saved_tensors_hooks(fail, fail), pytest.raises(KeyError, match="a hook's own"):
+        run(x)
 
 
 def test_what_is_needed_may_change() -> None:

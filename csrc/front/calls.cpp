@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -141,6 +142,24 @@ py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& ope
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
 }
 
+py::object none_unless_raised_by_others() {
+  const auto is_of_arguments = [](const py::error_already_set& error) {
+    return error.matches(PyExc_RuntimeError) || error.matches(PyExc_TypeError) ||
+           error.matches(PyExc_ValueError);
+  };
+  try {
+    throw;
+  } catch (python_error& error) {  // torch's own, of Python code that its C++ has called
+    error.restore();
+    const py::error_already_set raised;
+    if (!is_of_arguments(raised)) throw raised;
+  } catch (const py::error_already_set& raised) {
+    if (!is_of_arguments(raised)) throw;
+  } catch (const std::exception&) {
+  }
+  return py::none();
+}
+
 py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::handle stride, py::handle padding,
                   py::handle dilation, py::handle groups, py::handle activation, py::handle algorithm) {
   // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
@@ -167,7 +186,7 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     }
     return prepared ? run(prepared, *operands, {}) : py::none();
   } catch (const std::exception&) {
-    return py::none();  // the operators say what is wrong
+    return none_unless_raised_by_others();
   }
 }
 

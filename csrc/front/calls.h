@@ -55,6 +55,10 @@ class Cast {
 pybind11::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& operands,
                      const Tensor& packed);
 
+// Of the exception that is being handled: None where it may be of the arguments, of which convx.functional
+// and the operators say what is wrong. What else was raised, by hooks of saved tensors, say, goes on.
+pybind11::object none_unless_raised_by_others();
+
 // torch.nn.functional.conv2d's, with its arguments in the operators' form, by what is remembered of such
 // calls; None where the operators are to serve it.
 pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,

@@ -123,11 +123,9 @@ py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packe
     if (!found) found = add(*operands, attributes, layer);
     if (!found->prepared) return py::none();
     return run(found->prepared, *operands, packed_of(*found, *operands, packed, input, weight, bias));
-  } catch (py::error_already_set& error) {
-    if (!error.matches(PyExc_Exception)) throw;
   } catch (const std::exception&) {
+    return none_unless_raised_by_others();
   }
-  return py::none();  // functional says what is wrong
 }
 
 std::vector<std::string> LayerCalls::kinds() const {
