@@ -89,7 +89,10 @@ def check(wanted: list[str], only: str) -> bool:
         torch = find_torch()
         libraries = targets.gpu_libraries(torch, None, Hip(Path("hipcc"), Path("/usr"), [FULL]))
         link(torch, objects[FULL], libraries, FOLDER / "hip" / "libconvx_gpu.so")
-    make([each for made in objects.values() for each in made], FOLDER / "rules")
+        rest = [each for target in wanted if target != FULL for each in objects[target]]
+    else:
+        rest = [each for target in wanted for each in objects[target]]
+    make(rest, FOLDER / "rules")
     uses = [
         use
         for target in wanted
