@@ -63,7 +63,7 @@ def write_device_libraries(folder: Path) -> None:
 def device_object(source: Path, target: str) -> Made:
     """Device code of one source for one target."""
     if target in HIPCC_TARGETS:
-        command = hipcc(target)
+        command = compiler(hip(target))
     else:
         libraries = targets.ROOT / FOLDER / "device-libraries"
         command = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}", "-x", "hip"]
@@ -73,8 +73,12 @@ def device_object(source: Path, target: str) -> Made:
     return compiled(source, FOLDER / target, command, reports=True)
 
 
-def hipcc(target: str) -> list[str]:
-    hip = Hip(Path("hipcc"), Path("/usr"), [target])
+def hip(target: str) -> Hip:
+    """Debian's, for one target."""
+    return Hip(Path("hipcc"), Path("/usr"), [target])
+
+
+def compiler(hip: Hip) -> list[str]:
     return [*targets.gpu_compiler(None, hip), *targets.gpu_flags(None, hip)]
 
 
@@ -83,15 +87,14 @@ def check(wanted: list[str], only: str) -> bool:
     write_device_libraries(targets.ROOT / FOLDER / "device-libraries")
     files = [source for source in targets.sources(*targets.GPU_KERNELS) if only in str(source)]
     objects = {target: [device_object(source, target) for source in files] for target in wanted}
-    if FULL in wanted and not only:
-        command = [*hipcc(FULL), *targets.HIP_REPORT]
+    linked = FULL in wanted and not only
+    if linked:
+        command = [*compiler(hip(FULL)), *targets.HIP_REPORT]
         objects[FULL] = [compiled(source, FOLDER / "hip", command, reports=True) for source in files]
         torch = find_torch()
-        libraries = targets.gpu_libraries(torch, None, Hip(Path("hipcc"), Path("/usr"), [FULL]))
+        libraries = targets.gpu_libraries(torch, None, hip(FULL))
         link(torch, objects[FULL], libraries, FOLDER / "hip" / "libconvx_gpu.so")
-        rest = [each for target in wanted if target != FULL for each in objects[target]]
-    else:
-        rest = [each for target in wanted for each in objects[target]]
+    rest = [each for target in wanted for each in objects[target] if not (linked and target == FULL)]
     make(rest, FOLDER / "rules")
     uses = [
         use

@@ -53,14 +53,19 @@ def load() -> dict[str, Library]:
     return {"cpu": cpu, "gpu": gpu}
 
 
+def _own(name: str) -> ModuleType:
+    """A module of this very package, which an editable installation's finder would take from another checkout
+    where there is none here. Raises ImportError."""
+    if PathFinder.find_spec(f"convx.{name}", [str(PACKAGE)]) is None:
+        raise ImportError(f"there is no {name} in {PACKAGE}")
+    return importlib.import_module(f"convx.{name}")
+
+
 @functools.cache
 def core() -> ModuleType:
     """The planner, convx._core; raises ImportError with the reason where it can't be loaded."""
     try:
-        # An editable installation's finder would offer another checkout's binary where this package has none.
-        if PathFinder.find_spec("convx._core", [str(PACKAGE)]) is None:
-            raise ImportError(f"there is no _core in {PACKAGE}")
-        return importlib.import_module("convx._core")
+        return _own("_core")
     except ImportError as error:
         raise ImportError(f"convx._core, the planner, can't be loaded ({error}); {BUILD_HINT}") from error
 
@@ -73,9 +78,7 @@ def _front_or_problem() -> tuple[ModuleType | None, str]:
         built_for = core().build_info()["torch"]
         if built_for != torch.__version__:
             return None, f"it was built for torch {built_for}, and this is {torch.__version__}; {BUILD_HINT}"
-        if PathFinder.find_spec("convx._front", [str(PACKAGE)]) is None:
-            return None, f"there is no _front in {PACKAGE}; {BUILD_HINT}"
-        return importlib.import_module("convx._front"), ""
+        return _own("_front"), ""
     except ImportError as error:
         return None, f"it can't be loaded ({error}); {BUILD_HINT}"
 

@@ -40,8 +40,7 @@ SMALL = Case("S", "small", Shape(6, 9, 6, 3, 2, 6), (3,), (3,))
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:
     assert main([*arguments, "--device", "cpu", "--quick", "--output", str(folder)]) == 0
-    suite = "depthwise"
-    suite += "_candidates" if "--all-candidates" in arguments else ""
+    suite = "depthwise_candidates" if "--all-candidates" in arguments else "depthwise"
     data: dict[str, Any] = json.loads((folder / device_slug(CPU) / f"{suite}.json").read_text())
     repeats = ["python", "-m", "benchmarks", *arguments, "--device", "cpu", "--quick"]
     assert data["command"] == shlex.join(repeats)

@@ -29,6 +29,10 @@ std::optional<DType> dtype_of(const Tensor& tensor) {
   }
 }
 
+Sizes sizes_of(const Tensor& image) {
+  return {image.size(0), image.size(1), image.size(2), image.size(3)};
+}
+
 bool suggests_channels_last(const Tensor& tensor) {
   return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
@@ -171,29 +175,12 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   p.layout = made->channels_last ? Layout::nhwc : Layout::nchw;
   p.activation = made->activation;
   p.has_bias = bias.has_value();
-  p.allow_tf32 = (*tf32 & 1) != 0;
-  p.exact_products = (*tf32 & 2) == 0;
   p.packs_each_call = packs_each_call;
-  p.batch = image.size(0);
-  p.in_channels = image.size(1);
-  p.in_height = image.size(2);
-  p.in_width = image.size(3);
-  p.out_channels = filters.size(0);
-  p.filter_height = filters.size(2);
-  p.filter_width = filters.size(3);
-  p.stride_h = geometry.stride[0];
-  p.stride_w = geometry.stride[1];
-  p.padding_top = geometry.padding[0];
-  p.padding_bottom = geometry.padding[1];
-  p.padding_left = geometry.padding[2];
-  p.padding_right = geometry.padding[3];
-  p.dilation_h = geometry.dilation[0];
-  p.dilation_w = geometry.dilation[1];
-  p.groups = geometry.groups;
   const at::MemoryFormat format = format_of(*made);
   try {
-    validate_and_size(p);
-    if (filters.size(1) != p.in_channels_per_group()) return {};
+    set_tf32(p, *tf32);
+    set_sizes(p, sizes_of(image), sizes_of(filters), geometry.stride.data(), geometry.padding.data(),
+              geometry.dilation.data(), geometry.groups);
     const DeviceTraits& device = library->device(input.device().index());
     made->forward = step(*made, p, Operation::forward, made->algorithm, device);
     if (wanted & kInput) {

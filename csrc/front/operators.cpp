@@ -34,7 +34,13 @@ c10::SymDimVector sizes_as_image(const c10::DimVector& sizes) {
   return found;
 }
 
-Tensor as(const c10::DimVector& sizes, const Tensor& image) {
+// The gradient of those sizes, from the two operands that it has.
+Tensor gradient(const c10::TypedOperatorHandle<Gradient>& operation, const Prepared& prepared,
+                const Tensor& first, const Tensor& second, const c10::DimVector& sizes) {
+  const Geometry& g = prepared.geometry;
+  const Tensor image =
+      operation.call(as_image(first), as_image(second), sizes_as_image(sizes), g.stride, g.padding,
+                     g.dilation, g.groups, prepared.algorithm_of_gradients, tf32_now(prepared));
   return sizes.size() == 4 ? image : image.squeeze(-2);
 }
 
@@ -50,20 +56,12 @@ Tensor conv2d(const Prepared& prepared, const Tensor& input, const Tensor& weigh
 
 Tensor conv2d_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight) {
   static const auto operation = find<Gradient>("convx::conv2d_input_grad");
-  const Geometry& g = prepared.geometry;
-  const Tensor image =
-      operation.call(as_image(output_grad), as_image(weight), sizes_as_image(prepared.input_sizes), g.stride,
-                     g.padding, g.dilation, g.groups, prepared.algorithm_of_gradients, tf32_now(prepared));
-  return as(prepared.input_sizes, image);
+  return gradient(operation, prepared, output_grad, weight, prepared.input_sizes);
 }
 
 Tensor conv2d_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad) {
   static const auto operation = find<Gradient>("convx::conv2d_weight_grad");
-  const Geometry& g = prepared.geometry;
-  const Tensor image =
-      operation.call(as_image(input), as_image(output_grad), sizes_as_image(prepared.weight_sizes), g.stride,
-                     g.padding, g.dilation, g.groups, prepared.algorithm_of_gradients, tf32_now(prepared));
-  return as(prepared.weight_sizes, image);
+  return gradient(operation, prepared, input, output_grad, prepared.weight_sizes);
 }
 
 }  // namespace convx::front

@@ -127,6 +127,46 @@ size_t ConvProblem::hash() const {
   return static_cast<size_t>(state);
 }
 
+void set_sizes(ConvProblem& problem, const Sizes& input, const Sizes& weight, const int64_t* stride,
+               const int64_t* padding, const int64_t* dilation, int64_t groups) {
+  ConvProblem& p = problem;
+  p.batch = input[0];
+  p.in_channels = input[1];
+  p.in_height = input[2];
+  p.in_width = input[3];
+  p.out_channels = weight[0];
+  p.filter_height = weight[2];
+  p.filter_width = weight[3];
+  p.stride_h = stride[0];
+  p.stride_w = stride[1];
+  p.padding_top = padding[0];
+  p.padding_bottom = padding[1];
+  p.padding_left = padding[2];
+  p.padding_right = padding[3];
+  p.dilation_h = dilation[0];
+  p.dilation_w = dilation[1];
+  p.groups = groups;
+  validate_and_size(p);
+  if (weight[1] != p.in_channels_per_group()) {
+    throw InvalidArgument("weight must have input channels / groups = " + number(input[1]) + " / " +
+                          number(groups) + " = " + number(p.in_channels_per_group()) +
+                          " in dimension 1, got " + number(weight[1]) + ": shape (" + number(weight[0]) +
+                          ", " + number(weight[1]) + ", " + number(weight[2]) + ", " + number(weight[3]) +
+                          ")");
+  }
+}
+
+void set_tf32(ConvProblem& problem, int64_t tf32) {
+  if (tf32 < 0 || tf32 > 3) {
+    throw InvalidArgument(
+        "tf32 must be 0 (nothing rounds to TF32), 1 (convolutions may), 2 (matrix products may) "
+        "or 3 (both), got " +
+        number(tf32));
+  }
+  problem.allow_tf32 = (tf32 & 1) != 0;
+  problem.exact_products = (tf32 & 2) == 0;
+}
+
 void validate_and_size(ConvProblem& problem) {
   ConvProblem& p = problem;
   require_at_least("input: the batch", 0, p.batch, "sizes can't be negative");

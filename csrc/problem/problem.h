@@ -1,5 +1,6 @@
 // One convolution, described without tensors: what every method plans from.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,17 @@ struct ConvProblem {
   bool operator==(const ConvProblem& other) const;
   size_t hash() const;
 };
+
+using Sizes = std::array<int64_t, 4>;  // batch, channels, height, width, in this order in every layout
+
+// Fills the sizes, and the geometry of the forward convolution, from those of its input and weight, stride
+// and dilation (height, width) and padding (top, bottom, left, right), and validates as below; the weight's
+// second size has to be the input channels of a group.
+void set_sizes(ConvProblem& problem, const Sizes& input, const Sizes& weight, const int64_t* stride,
+               const int64_t* padding, const int64_t* dilation, int64_t groups);
+
+// What torch's settings let be rounded to TF32: 1 convolutions, 2 matrix products, 3 both.
+void set_tf32(ConvProblem& problem, int64_t tf32);
 
 // Fills out_height and out_width from the other fields, and calls a layout nchw that may as well be; throws
 // InvalidArgument for anything no convolution can mean: groups that do not divide, stride or dilation below

@@ -83,37 +83,9 @@ ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, 
   problem.operation = operation;
   to_dtype(dtype, problem.dtype);
   problem.layout = layout;
-  problem.batch = input[0];
-  problem.in_channels = input[1];
-  problem.in_height = input[2];
-  problem.in_width = input[3];
-  problem.out_channels = weight[0];
-  problem.filter_height = weight[2];
-  problem.filter_width = weight[3];
-  problem.stride_h = geometry.stride[0];
-  problem.stride_w = geometry.stride[1];
-  problem.padding_top = geometry.padding[0];
-  problem.padding_bottom = geometry.padding[1];
-  problem.padding_left = geometry.padding[2];
-  problem.padding_right = geometry.padding[3];
-  problem.dilation_h = geometry.dilation[0];
-  problem.dilation_w = geometry.dilation[1];
-  problem.groups = geometry.groups;
-  if (geometry.tf32 < 0 || geometry.tf32 > 3) {
-    throw InvalidArgument(
-        "tf32 must be 0 (nothing rounds to TF32), 1 (convolutions may), 2 (matrix products may) "
-        "or 3 (both), got " +
-        std::to_string(geometry.tf32));
-  }
-  problem.allow_tf32 = (geometry.tf32 & 1) != 0;
-  problem.exact_products = (geometry.tf32 & 2) == 0;
-  validate_and_size(problem);
-  if (weight[1] != problem.in_channels_per_group()) {
-    throw InvalidArgument("weight must have input channels / groups = " + std::to_string(input[1]) + " / " +
-                          std::to_string(geometry.groups) + " = " +
-                          std::to_string(problem.in_channels_per_group()) + " in dimension 1, got " +
-                          std::to_string(weight[1]) + ": shape " + list(weight.data(), 4));
-  }
+  set_tf32(problem, geometry.tf32);
+  set_sizes(problem, input, weight, geometry.stride.data(), geometry.padding.data(), geometry.dilation.data(),
+            geometry.groups);
   return problem;
 }
 

@@ -31,8 +31,6 @@ struct TensorView {
   int32_t dtype = 0, device_type = 0, device_index = 0;
 };
 
-using Sizes = std::array<int64_t, 4>;  // batch, channels, height, width, in this order in every layout
-
 // A new tensor of the type and device of view.
 Tensor allocate(const Sizes& sizes, Layout layout, const TensorView& view);
 // That many uninitialised bytes on the device of view.
