@@ -21,7 +21,7 @@ class Prediction:
 
     @property
     def doubt(self) -> float:
-        """What the time may be, in us, and still be no surprise (csrc/select/measured_machine.h)."""
+        """What the time may be, in us, and still be no surprise (csrc/choose/measured_machine.h)."""
         return 1.02 + 0.25 * self.nearest
 
 

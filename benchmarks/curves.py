@@ -37,7 +37,7 @@ class Curve:
     us: tuple[float, ...]
 
     def at(self, size: int) -> float:
-        """As csrc/select/measured.cpp reads it: level below the first octave, proportional past the last."""
+        """As csrc/choose/measured.cpp reads it: level below the first octave, proportional past the last."""
         octave = math.log2(size) - self.first_octave
         last = len(self.us) - 1
         if octave <= 0 or last == 0:

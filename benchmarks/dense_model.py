@@ -1,6 +1,6 @@
 """The model of dense convolutions' times: parts of the work, and the measured layers around it.
 
-csrc/select/measured_dense.cpp computes the same.
+csrc/choose/measured_dense.cpp computes the same.
 """
 
 from __future__ import annotations

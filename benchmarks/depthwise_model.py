@@ -1,6 +1,6 @@
 """The model of depthwise convolutions' times: curves over bytes, and the measured layers around a problem.
 
-csrc/select/measured.cpp computes the same.
+csrc/choose/measured.cpp computes the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Reads the results of `python -m benchmarks --all-candidates`. For depthwise layers it draws a curve of time
 over bytes for every kernel, torch's own convolution among them (benchmarks/fit_depthwise.py), and writes
-csrc/select/measured/<device>.inc; for images of one channel, from the suite filter2d, <device>_images.inc;
+csrc/choose/measured/<device>.inc; for images of one channel, from the suite filter2d, <device>_images.inc;
 for dense layers benchmarks/fit_dense.py makes <device>_dense.inc. The measured layers around a problem
 correct all of them. How much is smoothed, and how far a layer's say reaches, is chosen by what a choice by
 those times costs, the time of the chosen kernel over that of the fastest one: both for the measured layers
@@ -24,7 +24,7 @@ from benchmarks.dense_model import Rates
 from benchmarks.results import RESULTS, Results, load
 from convx import _libraries
 
-MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "select" / "measured"
+MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "choose" / "measured"
 
 
 def planned_device(results: Results) -> Any:

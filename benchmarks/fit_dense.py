@@ -2,7 +2,7 @@
 
 For every algorithm, torch's own convolution among them, operation, precision and layout: coefficients, none
 of them negative, of what the parts of a problem would take at the device's full rates, and a correction from
-the measured layers around the problem (benchmarks/dense_model.py); csrc/select/measured_dense.cpp reads both.
+the measured layers around the problem (benchmarks/dense_model.py); csrc/choose/measured_dense.cpp reads both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _order(series: Series) -> tuple[object, ...]:
 
 
 def source(models: Models, rates: Rates, heading: str, name: str) -> str:
-    """The C++ that csrc/select/measured_dense.cpp includes."""
+    """The C++ that csrc/choose/measured_dense.cpp includes."""
     table = LayerTable()
     rows = []
     for series in sorted(models, key=_order):

@@ -3,7 +3,7 @@ it.
 
 For every algorithm, torch's own convolution among them, operation, dtype, layout, filter and stride: curves
 of time over bytes, one for each range of widths, and a correction from the measured layers around the problem
-(benchmarks/depthwise_model.py); csrc/select/measured.cpp reads both.
+(benchmarks/depthwise_model.py); csrc/choose/measured.cpp reads both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _order(series: Series) -> tuple[object, ...]:
 
 
 def source(models: Models, bandwidth_GBps: float, heading: str, name: str) -> str:
-    """The C++ that csrc/select/measured.cpp includes."""
+    """The C++ that csrc/choose/measured.cpp includes."""
     table = LayerTable()
     rows = []
     for series in sorted(models, key=_order):

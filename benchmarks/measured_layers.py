@@ -1,6 +1,6 @@
 """The measured layers around a problem, and how they correct what a model says about its time.
 
-csrc/select/measured_layers.cpp computes the same.
+csrc/choose/measured_layers.cpp computes the same.
 """
 
 from __future__ import annotations

@@ -45,9 +45,16 @@ def sources(*patterns: str) -> list[Path]:
 
 # Planning needs neither torch nor a GPU. One library has it, which the others share: one registry, one table
 # of plans, one of what was tuned.
-PLANNER = ("problem/*.cpp", "select/*.cpp", "methods/**/plan*.cpp", "methods/*/generator/*.cpp")
+PLANNER = (
+    "platform/cpu/*.cpp",
+    "problem/*.cpp",
+    "plan/*.cpp",
+    "choose/*.cpp",
+    "methods/**/plan*.cpp",
+    "methods/*/generator/*.cpp",
+)
 CPU_KERNELS = ("methods/**/cpu/*.cpp", "methods/cpu.cpp")
-GPU_KERNELS = ("platform/*.cu", "methods/**/*.cu")
+GPU_KERNELS = ("platform/gpu/*.cu", "methods/**/*.cu")
 # From a plan to the launcher of its kernel: no kernels, so no GPU compiler.
 GPU_DISPATCH = ("methods/**/gpu.cpp",)
 MODULE = ("python/*.cpp",)

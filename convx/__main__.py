@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return tune(rest)
     if command == "filter":
-        from convx.filters.cli import main as filter_photo
+        from convx.images.cli import main as filter_photo
 
         return filter_photo(rest)
     asks_for_help = command in ("-h", "--help", "help")

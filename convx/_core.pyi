@@ -93,20 +93,7 @@ class Device:
     @staticmethod
     def known_names() -> list[str]: ...
     @staticmethod
-    def gpu(
-        *,
-        backend: str,
-        name: str,
-        architecture: int,
-        lanes: int,
-        multiprocessors: int,
-        shared_bytes_per_block: int,
-        shared_bytes_per_multiprocessor: int,
-        registers_per_multiprocessor: int,
-        threads_per_multiprocessor: int,
-        bandwidth_GBps: float,
-        fp32_TFLOPs: float,
-    ) -> Device: ...
+    def gpu(index: int) -> Device: ...
     @property
     def backend(self) -> str: ...
     @property

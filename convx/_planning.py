@@ -10,6 +10,7 @@ import torch
 from convx._arguments import CONVOLUTIONS, DTYPES, PRODUCTS, Four, Pair, gives_channels_last, tf32_setting
 from convx._errors import InvalidArgument, require_int64
 from convx._libraries import core as core
+from convx._libraries import require
 
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
 
@@ -103,37 +104,6 @@ def problem_of(
     )
 
 
-def _gpu(where: torch.device) -> Any:
-    """A GPU as the GPU library sees it (csrc/platform/query_device.cu), from torch's description."""
-    properties = torch.cuda.get_device_properties(where)
-    if torch.version.hip is not None:
-        architecture = int(properties.gcnArchName.split(":")[0].removeprefix("gfx"), 16)
-        fp32_lanes = 128 if architecture >= 0x1000 else 64
-        shared = per_multiprocessor = properties.shared_memory_per_block
-    else:
-        architecture = properties.major * 10 + properties.minor
-        fp32_lanes = 64 if architecture in (70, 75, 80) else 128
-        per_multiprocessor = properties.shared_memory_per_multiprocessor
-        # CUDA keeps a KiB of every block's shared memory; older torches don't tell the rest.
-        shared = getattr(properties, "shared_memory_per_block_optin", per_multiprocessor - 1024)
-    count = properties.multi_processor_count
-    # kHz and bits; two transfers a clock, of which a copy reaches 0.88, and products 0.8 of the rate.
-    bandwidth = 0.88 * 2e-6 * properties.memory_clock_rate * properties.memory_bus_width / 8
-    return core().Device.gpu(
-        backend="cuda" if torch.version.hip is None else "hip",
-        name=properties.name,
-        architecture=architecture,
-        lanes=properties.warp_size,
-        multiprocessors=count,
-        shared_bytes_per_block=shared,
-        shared_bytes_per_multiprocessor=per_multiprocessor,
-        registers_per_multiprocessor=getattr(properties, "regs_per_multiprocessor", 65536),
-        threads_per_multiprocessor=properties.max_threads_per_multi_processor,
-        bandwidth_GBps=bandwidth,
-        fp32_TFLOPs=0.8 * 2e-9 * properties.clock_rate * count * fp32_lanes,
-    )
-
-
 def _torch_device(name: str) -> torch.device:
     try:
         return torch.device(name)
@@ -156,5 +126,6 @@ def device(where: torch.device | str) -> Any:
     if where.type in ("cpu", "meta"):
         return core().Device.host_cpu(torch.get_num_threads())
     if where.type == "cuda":
-        return _gpu(where)
+        require("cuda")
+        return core().Device.gpu(torch.cuda.current_device() if where.index is None else where.index)
     raise InvalidArgument(f"no plans for device '{where}'; supported: cpu, cuda (NVIDIA and AMD)")

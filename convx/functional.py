@@ -18,7 +18,7 @@ from convx import _eager
 from convx._arguments import Padding, integer, padding_1d, padding_2d, pair, single, sizes
 from convx._errors import InvalidArgument, blame, require_tensors, require_weight_1d, shape
 from convx._packed import PackedFilters
-from convx.filters.functional import filter2d, separable_filter2d
+from convx.images.functional import filter2d, separable_filter2d
 
 __all__ = [
     "PackedFilters",

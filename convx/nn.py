@@ -20,7 +20,7 @@ from convx import functional
 from convx._arguments import ACTIVATIONS
 from convx._errors import InvalidArgument, require_batched_or_not
 from convx._packed import PackedFilters
-from convx.filters.layers import Filter2d, GaussianBlur2d, Sobel2d
+from convx.images.layers import Filter2d, GaussianBlur2d, Sobel2d
 
 __all__ = ["Conv1d", "Conv2d", "Filter2d", "GaussianBlur2d", "Sobel2d"]
 

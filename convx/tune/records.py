@@ -186,13 +186,13 @@ def save(record: Record) -> bool:
 
 
 def _text(record: Record) -> str:
-    """As csrc/select/tuned.h reads it."""
+    """As csrc/choose/tuned.h reads it."""
     found = {"device": record.environment["device"], "algorithm": record.algorithm, "us": record.us}
     return fields_text({**record.problem, **found})
 
 
 def fields_text(fields: dict[str, Any]) -> str:
-    """As csrc/select/record.h reads it."""
+    """As csrc/problem/record.h reads it."""
     lines = []
     for name, value in fields.items():
         if isinstance(value, (list, tuple)):

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "select/tuned.h"
+#include "choose/tuned.h"
 
 namespace py = pybind11;
 

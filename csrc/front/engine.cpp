@@ -7,9 +7,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "choose/registry.h"
 #include "front/operators.h"
 #include "methods/native/native.h"
-#include "select/registry.h"
 
 namespace convx::front {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <tuple>
 
-#include "select/library.h"
-#include "select/plans.h"
+#include "choose/plans.h"
+#include "plan/library.h"
 
 namespace convx::front {
 

@@ -4,8 +4,8 @@
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
-#include "methods/launchers.h"
 #include "methods/pointwise/pointwise.h"
+#include "plan/launchers.h"
 
 namespace convx {
 namespace {

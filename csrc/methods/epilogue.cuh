@@ -1,6 +1,6 @@
 // The forward epilogue on the device: bias, then activation, in the accumulator's type.
 #pragma once
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 #include "problem/problem.h"
 
 namespace convx {

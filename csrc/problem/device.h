@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "platform/gpu/query_device.h"
+#include "problem/problem.h"
+
 namespace convx {
 
 enum class Backend : uint8_t { cpu, cuda, hip };
@@ -29,6 +32,12 @@ struct DeviceTraits {
   bool overlaps_kernels() const { return has_bulk_copy(); }  // programmatic stream serialization
 };
 
+// Elements of the accumulator's type in a CPU's vector.
+constexpr int vector_lanes(CpuIsa isa, DType dtype) {
+  const int bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
+  return bytes / (dtype == DType::float64 ? 8 : 4);
+}
+
 const char* to_string(Backend value);
 const char* to_string(CpuIsa value);  // "baseline", "avx2", "avx512"
 
@@ -36,6 +45,9 @@ const char* to_string(CpuIsa value);  // "baseline", "avx2", "avx512"
 // "a100", "b200", "mi250", "mi300", "rx6900", "rx7900", "rx9070", "dcu-z100".
 DeviceTraits known_device(const std::string& name);
 std::vector<std::string> known_device_names();
+
+// A GPU of this machine, as its runtime describes it; of a known one with what was measured of it.
+DeviceTraits gpu_traits(const GpuFacts& facts);
 
 // This machine's CPU: the widest instruction set it and this build have, or what the environment variable
 // CONVX_CPU_ISA (baseline, avx2, avx512; read once) asks for, with that many threads of a pool.

@@ -1,8 +1,6 @@
-// What kernels may take of a machine's memory beside their operands, and what happens where there is none
-// left.
+// What kernels may take of a machine's memory beside their operands.
 #pragma once
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
 namespace convx {
@@ -12,13 +10,5 @@ namespace convx {
 int64_t workspace_limit();
 
 std::string megabytes(double bytes);  // rounded up, without a unit
-
-struct OutOfMemory : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// Memory of one thread of a kernel, at a multiple of 64 bytes; release with std::free. Throws OutOfMemory,
-// which says how much was asked for.
-void* allocate_scratch(int64_t bytes);
 
 }  // namespace convx

@@ -3,9 +3,11 @@
 #include <pybind11/stl.h>
 
 #include "build_information.h"
+#include "choose/measured.h"
+#include "choose/registry.h"
+#include "choose/tuned.h"
+#include "plan/library.h"
 #include "python/generator.h"
-#include "select/registry.h"
-#include "select/tuned.h"
 
 namespace py = pybind11;
 using namespace convx;
@@ -120,33 +122,10 @@ void bind_problem(py::module_& module) {
       .def("__hash__", &ConvProblem::hash);
 }
 
-// A GPU as torch describes it; the rates of a known device are the measured ones, as in query_device.
-DeviceTraits gpu(const std::string& backend, const std::string& name, int architecture, int lanes,
-                 int multiprocessors, int shared_bytes_per_block, int shared_bytes_per_multiprocessor,
-                 int registers_per_multiprocessor, int threads_per_multiprocessor, double bandwidth_GBps,
-                 double fp32_TFLOPs) {
-  if (backend != "cuda" && backend != "hip") {
-    throw InvalidArgument("backend must be cuda or hip; got '" + backend + "'");
-  }
-  DeviceTraits device;
-  device.backend = backend == "hip" ? Backend::hip : Backend::cuda;
-  device.name = name;
-  device.architecture = architecture;
-  device.lanes = lanes;
-  device.multiprocessors = multiprocessors;
-  device.shared_bytes_per_block = shared_bytes_per_block;
-  device.shared_bytes_per_multiprocessor = shared_bytes_per_multiprocessor;
-  device.registers_per_multiprocessor = registers_per_multiprocessor;
-  device.threads_per_multiprocessor = threads_per_multiprocessor;
-  device.bandwidth_GBps = bandwidth_GBps;
-  device.fp32_TFLOPs = fp32_TFLOPs;
-  for (const std::string& key : known_device_names()) {
-    const DeviceTraits measured = known_device(key);
-    if (name.rfind(measured.name, 0) != 0) continue;
-    device.bandwidth_GBps = measured.bandwidth_GBps;
-    device.fp32_TFLOPs = measured.fp32_TFLOPs;
-  }
-  return device;
+DeviceTraits gpu(int index) {
+  const KernelLibrary* library = find_library(true);
+  if (library == nullptr) throw InvalidArgument("convx's library for GPUs is not loaded");
+  return library->device(index);
 }
 
 void bind_device(py::module_& module) {
@@ -154,10 +133,7 @@ void bind_device(py::module_& module) {
       .def_static("host_cpu", &host_cpu, py::arg("threads"))
       .def_static("known_device", &known_device, py::arg("name"))
       .def_static("known_names", &known_device_names)
-      .def_static("gpu", &gpu, py::kw_only(), py::arg("backend"), py::arg("name"), py::arg("architecture"),
-                  py::arg("lanes"), py::arg("multiprocessors"), py::arg("shared_bytes_per_block"),
-                  py::arg("shared_bytes_per_multiprocessor"), py::arg("registers_per_multiprocessor"),
-                  py::arg("threads_per_multiprocessor"), py::arg("bandwidth_GBps"), py::arg("fp32_TFLOPs"))
+      .def_static("gpu", &gpu, py::arg("index"))
       .def_property_readonly("backend", [](const DeviceTraits& d) { return to_string(d.backend); })
       .def_property_readonly("isa", [](const DeviceTraits& d) { return to_string(d.isa); })
       .def_property_readonly("has_bulk_copy", &DeviceTraits::has_bulk_copy)
@@ -239,7 +215,7 @@ PYBIND11_MODULE(_core, module) {
       "candidates",
       [](const std::string& method, const ConvProblem& problem, const DeviceTraits& device) {
         if (!method_named(method).supports(problem, device).ok) return std::vector<Plan>();
-        return method_named(method).candidates(problem, device);
+        return predict(method_named(method), problem, device);
       },
       py::arg("method"), py::arg("problem"), py::arg("device"));
   module.def("check_algorithm", &check_algorithm, py::arg("algorithm"));

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/method.h"
 #include "problem/problem.h"
-#include "select/method.h"
 #include "torch/tensor.h"
 
 namespace convx {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "methods/filter2d/filter2d.h"
+#include "plan/launch.h"
 #include "problem/device.h"
-#include "select/launch.h"
 
 // The dispatch key that this library's kernels are registered for. ROCm torch calls its GPUs CUDA too.
 #if defined(CONVX_GPU)

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "methods/launchers.h"
-#include "select/library.h"
+#include "plan/launchers.h"
+#include "plan/library.h"
 #include "torch/backend.h"
 
 namespace convx {

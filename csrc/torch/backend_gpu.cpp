@@ -4,10 +4,10 @@
 #include <map>
 #include <mutex>
 
-#include "methods/launchers.h"
-#include "platform/fence.h"
-#include "platform/query_device.h"
-#include "select/library.h"
+#include "plan/launchers.h"
+#include "plan/library.h"
+#include "platform/gpu/fence.h"
+#include "platform/gpu/query_device.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -27,8 +27,10 @@ const Gpu& gpu(int32_t device_index) {
   const std::lock_guard<std::mutex> lock(mutex);
   auto found = known.find(device_index);
   if (found == known.end()) {
-    found =
-        known.emplace(device_index, Gpu{query_device(device_index), kernels_take_turns(device_index)}).first;
+    found = known
+                .emplace(device_index,
+                         Gpu{gpu_traits(query_device(device_index)), kernels_take_turns(device_index)})
+                .first;
   }
   latest = {device_index, &found->second};
   return found->second;

@@ -1,7 +1,7 @@
 // convx::conv2d_input_grad: check, allocate, select, launch.
+#include "choose/plans.h"
+#include "choose/registry.h"
 #include "methods/native/native.h"
-#include "select/plans.h"
-#include "select/registry.h"
 #include "torch/arguments.h"
 #include "torch/backend.h"
 #include "torch/native.h"

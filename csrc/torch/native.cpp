@@ -1,7 +1,7 @@
 #include "torch/native.h"
 
+#include "choose/plans.h"
 #include "methods/native/native.h"
-#include "select/plans.h"
 #include "torch/backend.h"
 #include "torch/dispatch.h"
 #include "torch/native_products.h"

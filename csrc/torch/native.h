@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "select/method.h"
+#include "plan/method.h"
 #include "torch/tensor.h"
 
 namespace convx {

@@ -1,6 +1,6 @@
 // Running a plan.
 #pragma once
-#include "select/launch.h"
+#include "plan/launch.h"
 #include "torch/tensor.h"
 
 namespace convx {

@@ -8,8 +8,8 @@
 // the fused form on matrix units, of 16 bits and TF32 on sm_90 (warpgroup/): a tap's product takes the source
 // window from the tap's offset on, and sums of all taps stay in registers.
 #pragma once
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::cuconv {
 

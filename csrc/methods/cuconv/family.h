@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "methods/cuconv/sweep.h"
-#include "select/method.h"
+#include "plan/method.h"
 
 namespace convx::cuconv {
 

@@ -4,8 +4,8 @@
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/stages/products.cuh"
 #include "methods/cuconv/stages/sum.cuh"
-#include "methods/filters/crsk.cuh"
-#include "platform/overlap.h"
+#include "methods/packing/crsk.cuh"
+#include "platform/gpu/overlap.h"
 
 namespace convx::cuconv {
 namespace {
@@ -100,7 +100,7 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 // are packed in blocks of one.
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  if (plan.kernel != kWarpgroup) return filters::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  if (plan.kernel != kWarpgroup) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
   Pack* const pack = problem.dtype == DType::bfloat16  ? pack_warpgroup_bfloat16
                      : problem.dtype == DType::float16 ? pack_warpgroup_float16
                                                        : pack_warpgroup_tf32;

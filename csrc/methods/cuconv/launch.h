@@ -1,8 +1,8 @@
 // The launching half of the GPU kernels.
 #pragma once
 #include "methods/cuconv/sweep.h"
-#include "platform/stream.h"
-#include "select/method.h"
+#include "plan/method.h"
+#include "platform/gpu/stream.h"
 
 namespace convx::cuconv {
 

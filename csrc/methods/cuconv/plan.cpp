@@ -5,7 +5,6 @@
 #include "methods/cuconv/family.h"
 #include "methods/cuconv/sweep.h"
 #include "problem/memory.h"
-#include "select/measured.h"
 
 namespace convx::cuconv {
 
@@ -62,9 +61,6 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   std::vector<Plan> plans;
   device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
   for (Plan& plan : plans) plan.method = &method;
-  take_measured_times(problem, device, plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
 

@@ -5,7 +5,7 @@
 #include "methods/cuconv/family.h"
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/tile/cost.h"
-#include "methods/filters/crsk.h"
+#include "methods/packing/crsk.h"
 #include "problem/memory.h"
 
 namespace convx::cuconv {
@@ -75,8 +75,8 @@ Plan plan_of(const char* candidate, Kernel kernel, const ConvProblem& problem, c
   plan.candidate = candidate;
   plan.kernel = kernel;
   if (problem.operation == Operation::input_grad) {
-    plan.packing = filters::crsk_name(problem, 1);
-    plan.packed_weight_bytes = filters::crsk_bytes(problem, 1);
+    plan.packing = packing::crsk_name(problem, 1);
+    plan.packed_weight_bytes = packing::crsk_bytes(problem, 1);
   }
   plan.tiling = {{"lanes", device.lanes}};
   return plan;

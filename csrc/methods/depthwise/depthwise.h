@@ -2,8 +2,8 @@
 // DCU" (Liu et al. 2024), Algorithm 1 corrected, and "Optimizing GPU memory transactions for convolution
 // operations" (Lu, Zhang, Wang 2020).
 #pragma once
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::depthwise {
 

@@ -2,7 +2,7 @@
 // stand for pixels and gradients outside of the tensors, and zero times infinity or NaN is NaN where there is
 // no product.
 #pragma once
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <type_traits>
 
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise {
 

@@ -2,7 +2,6 @@
 
 #include "methods/depthwise/depthwise.h"
 #include "methods/depthwise/family.h"
-#include "select/measured.h"
 
 namespace convx::depthwise {
 
@@ -42,9 +41,6 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
     family->append(problem, device, plans);
     for (size_t i = first; i < plans.size(); ++i) plans[i].method = &method;
   }
-  take_measured_times(problem, device, plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "methods/filter2d/problem.h"
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::filter2d {
 

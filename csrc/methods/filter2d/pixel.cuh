@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "methods/filter2d/problem.h"
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::filter2d {
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "methods/filter2d/kernels.h"
-#include "select/measured.h"
 
 namespace convx::filter2d {
 namespace {
@@ -47,11 +46,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
 }
 
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
-  std::vector<Plan> plans = filter_candidates(filter_problem(problem), device);
-  take_measured_times(problem, device, plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  return plans;
+  return filter_candidates(filter_problem(problem), device);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace convx {
 
-struct float16;  // platform/numeric.h, which device code alone includes
+struct float16;  // platform/gpu/numeric.h, which device code alone includes
 struct bfloat16;
 
 namespace filter2d {

@@ -1,6 +1,6 @@
 // What the GPU kernels are given.
 #pragma once
-#include "platform/fast_divide.h"
+#include "platform/gpu/fast_divide.h"
 #include "problem/problem.h"
 
 namespace convx::hntmp {

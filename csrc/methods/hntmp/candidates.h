@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "select/method.h"
+#include "plan/method.h"
 
 namespace convx::hntmp {
 

@@ -1,8 +1,8 @@
 // Dense convolution whose threads own output channels, "HNTMP does Not Map Threads to Pixels" (Ji 2019), with
 // the channels of the input distributed over lanes and warps.
 #pragma once
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::hntmp {
 

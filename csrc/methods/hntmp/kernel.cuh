@@ -8,7 +8,7 @@
 #include "methods/epilogue.cuh"
 #include "methods/hntmp/stage.cuh"
 #include "methods/hntmp/taps.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::hntmp {
 

@@ -1,5 +1,5 @@
-#include "methods/filters/crsk.cuh"
 #include "methods/hntmp/hntmp.h"
+#include "methods/packing/crsk.cuh"
 
 namespace convx::hntmp {
 
@@ -25,7 +25,7 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  filters::pack_crsk_gpu(problem, plan["block_channels"], weight, packed, stream);
+  packing::pack_crsk_gpu(problem, plan["block_channels"], weight, packed, stream);
 }
 
 }  // namespace convx::hntmp

@@ -6,8 +6,8 @@
 #include "methods/hntmp/geometry.h"
 #include "methods/hntmp/hntmp.h"
 #include "methods/hntmp/kernel.cuh"
-#include "platform/launch.h"
-#include "platform/overlap.h"
+#include "platform/gpu/launch.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::hntmp {
 

@@ -2,7 +2,6 @@
 
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/hntmp.h"
-#include "select/measured.h"
 
 namespace convx::hntmp {
 namespace {
@@ -27,9 +26,6 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   std::vector<Plan> plans =
       device.backend == Backend::cpu ? cpu_candidates(problem, device) : gpu_candidates(problem, device);
   for (Plan& plan : plans) plan.method = &method;
-  take_measured_times(problem, device, plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "methods/filters/crsk.h"
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cost.h"
 #include "methods/hntmp/geometry.h"
+#include "methods/packing/crsk.h"
 
 namespace convx::hntmp {
 namespace {
@@ -64,8 +64,8 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
     const int64_t results = s.batch * s.groups * s.result_channels * s.result_height * s.result_width;
     plan.workspace_bytes = g.splits * results * (problem.dtype == DType::float64 ? 8 : 4);
   }
-  plan.packing = filters::crsk_name(problem, g.block_channels());
-  plan.packed_weight_bytes = filters::crsk_bytes(problem, g.block_channels());
+  plan.packing = packing::crsk_name(problem, g.block_channels());
+  plan.packed_weight_bytes = packing::crsk_bytes(problem, g.block_channels());
   plan.predicted_us = predicted_us(g, s, problem, device);
   return plan;
 }

@@ -4,8 +4,8 @@
 
 #include "methods/hntmp/arguments.h"
 #include "methods/hntmp/tiles.h"
-#include "platform/async_copy.h"
-#include "platform/platform.h"
+#include "platform/gpu/async_copy.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::hntmp {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/hntmp/arguments.h"
 #include "methods/hntmp/tiles.h"
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::hntmp {
 

@@ -1,8 +1,8 @@
 // The element types of a precision, and the warp widths that have matrix units.
 #pragma once
 #include "methods/matrix/precision.h"
-#include "platform/launch.h"
-#include "platform/mma.h"
+#include "platform/gpu/launch.h"
+#include "platform/gpu/mma.h"
 
 namespace convx::matrix {
 

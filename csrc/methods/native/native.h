@@ -1,6 +1,6 @@
 // torch's own operators as a method: the one that always can. They are run by csrc/torch.
 #pragma once
-#include "select/method.h"
+#include "plan/method.h"
 
 namespace convx::native {
 extern const Method method;

@@ -3,7 +3,6 @@
 
 #include "methods/native/native.h"
 #include "methods/native/products.h"
-#include "select/measured.h"
 
 namespace convx::native {
 namespace {
@@ -175,14 +174,10 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   Plan plan;
   plan.method = &method;
   plan.kernel = kConvolution;
-  const Measured measured = measured_time("native", problem, device);
-  if (measured) plan.source = measured.source, plan.doubt = measured.doubt;
-  plan.predicted_us = (measured ? measured.us : estimate_us(problem, device)) +
-                      activation_us(problem, device) + padding_us(problem, device);
+  plan.predicted_us = estimate_us(problem, device);
+  plan.beside_us = activation_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
   append_products(problem, device, plan.predicted_us, activation_us(problem, device), plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
 

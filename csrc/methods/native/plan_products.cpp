@@ -1,6 +1,5 @@
 #include "methods/native/native.h"
 #include "methods/native/products.h"
-#include "select/measured.h"
 
 namespace convx::native {
 namespace {
@@ -61,8 +60,6 @@ constexpr Form kForms[] = {{"im2col", kIm2col, supports_im2col}, {"matmul", kMat
 void append_products(const ConvProblem& problem, const DeviceTraits& device, double convolution_us,
                      double activation_us, std::vector<Plan>& plans) {
   constexpr double kUnmeasured = 1.25;
-  ConvProblem asked = problem;
-  if (problem.exact_products) asked.allow_tf32 = false;
   for (const Form& form : kForms) {
     if (!form.supports(problem, device).ok) continue;
     Plan plan;
@@ -70,9 +67,9 @@ void append_products(const ConvProblem& problem, const DeviceTraits& device, dou
     plan.candidate = form.candidate;
     plan.kernel = form.kernel;
     if (form.kernel == kIm2col) plan.workspace_bytes = column_bytes(problem);
-    const Measured measured = measured_time(algorithm_of(plan), asked, device);
-    if (measured) plan.source = measured.source, plan.doubt = measured.doubt;
-    plan.predicted_us = measured ? measured.us + activation_us : convolution_us * kUnmeasured;
+    plan.exact = problem.exact_products;
+    plan.predicted_us = convolution_us * kUnmeasured;
+    plan.beside_us = activation_us;
     plans.push_back(std::move(plan));
   }
 }

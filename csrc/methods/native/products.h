@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "select/method.h"
+#include "plan/method.h"
 
 namespace convx::native {
 

@@ -1,6 +1,6 @@
 // Pieces of an operand on their way to shared memory.
 #pragma once
-#include "platform/async_copy.h"
+#include "platform/gpu/async_copy.h"
 
 namespace convx::pointwise {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::pointwise {
 

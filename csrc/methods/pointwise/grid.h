@@ -64,11 +64,7 @@ inline int64_t grid_images(const ConvProblem& p) {
   return product_of(p).same_pixels && p.layout == Layout::nhwc ? 1 : p.batch;
 }
 
-// Elements of the accumulator's type in a vector, and the vectors that an instruction set has names for.
-constexpr int vector_lanes(CpuIsa isa, DType dtype) {
-  const int bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
-  return bytes / (dtype == DType::float64 ? 8 : 4);
-}
+// Vectors that an instruction set has names for.
 constexpr int vector_registers(CpuIsa isa) {
   return isa == CpuIsa::avx512 ? 32 : 16;
 }

@@ -1,6 +1,6 @@
 // Filters with their two channel axes exchanged, group by group: what the input gradient multiplies by.
 #include "methods/pointwise/family.h"
-#include "platform/launch.h"
+#include "platform/gpu/launch.h"
 
 namespace convx::pointwise {
 namespace {

@@ -1,6 +1,6 @@
 // From the pixels that a product counts, over the whole batch, to where they lie in a tensor.
 #pragma once
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 #include "problem/problem.h"
 
 namespace convx::pointwise {

@@ -4,7 +4,6 @@
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/pointwise.h"
 #include "methods/pointwise/product.h"
-#include "select/measured.h"
 
 namespace convx::pointwise {
 namespace {
@@ -40,9 +39,6 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
     for (Append* append : kGpuFamilies) append(problem, device, plans);
   }
   for (Plan& plan : plans) plan.method = &method;
-  take_measured_times(problem, device, plans);
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
 

@@ -2,8 +2,8 @@
 // half of "Optimizing depthwise separable convolution on DCU" (Liu et al. 2024), with its channels staged
 // through shared memory and its tiles chosen for any shape.
 #pragma once
-#include "select/launch.h"
-#include "select/method.h"
+#include "plan/launch.h"
+#include "plan/method.h"
 
 namespace convx::pointwise {
 

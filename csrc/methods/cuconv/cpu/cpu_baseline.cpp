@@ -8,10 +8,10 @@
 #include <new>
 
 #include "methods/cuconv/cpu/job.h"
-#include "methods/depthwise/cpu/job.h"
+#include "platform/cpu/memory.h"
 
 // Not sorted: the kernels are for the instruction set that comes before them.
 // clang-format off
-#include "platform/isa_baseline.h"
+#include "platform/cpu/isa_baseline.h"
 #include "methods/cuconv/cpu/kernels.h"
 // clang-format on

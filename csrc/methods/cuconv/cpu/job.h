@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "methods/cuconv/sweep.h"
+#include "plan/launch.h"
 #include "problem/device.h"
-#include "select/launch.h"
 
 namespace convx::cuconv {
 
@@ -45,12 +45,6 @@ constexpr int64_t block_filters(CpuIsa isa) {
 constexpr int64_t strip_vectors(CpuIsa isa) {
   return isa == CpuIsa::baseline ? 2 : 3;
 }
-// Elements of the accumulator's type in a vector.
-constexpr int64_t vector_lanes(CpuIsa isa, DType dtype) {
-  const int64_t bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
-  return bytes / (dtype == DType::float64 ? 8 : 4);
-}
-
 }  // namespace convx::cuconv
 
 namespace convx::avx512 {

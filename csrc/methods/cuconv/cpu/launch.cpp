@@ -1,7 +1,7 @@
 // Describes a problem to the kernels of the instruction set asked for.
 #include "methods/cuconv/cpu/job.h"
 #include "methods/cuconv/cuconv.h"
-#include "methods/filters/crsk.h"
+#include "methods/packing/crsk.h"
 
 namespace convx::cuconv {
 
@@ -31,7 +31,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      const ThreadPool& pool) {
-  filters::pack_crsk_cpu(problem, plan["filters"], weight, packed, pool);
+  packing::pack_crsk_cpu(problem, plan["filters"], weight, packed, pool);
 }
 
 }  // namespace convx::cuconv

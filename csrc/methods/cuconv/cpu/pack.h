@@ -1,7 +1,8 @@
 // Brings source channels into the form of PackedPlane.
 #pragma once
 #include "methods/cuconv/cpu/job.h"
-#include "methods/depthwise/cpu/rows.h"
+#include "methods/epilogue_cpu.h"
+#include "platform/cpu/rows.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {

@@ -3,7 +3,7 @@
 
 #include "methods/cuconv/cpu/job.h"
 #include "methods/cuconv/family.h"
-#include "methods/filters/crsk.h"
+#include "methods/packing/crsk.h"
 #include "problem/memory.h"
 
 namespace convx::cuconv {
@@ -42,8 +42,8 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
                  {"positions", round_up(divide_up(positions, ranges), strip)},
                  {"images", images}};
   plan.workspace_bytes = workspace;
-  plan.packing = filters::crsk_name(problem, filters);
-  plan.packed_weight_bytes = filters::crsk_bytes(problem, filters);
+  plan.packing = packing::crsk_name(problem, filters);
+  plan.packed_weight_bytes = packing::crsk_bytes(problem, filters);
 
   const double wide = problem.dtype == DType::float64 ? 2 : 1;
   const double products = static_cast<double>(s.batch * s.groups * blocks * filters * s.channels * s.taps()) *
@@ -54,7 +54,7 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
       std::max(2 * products / rate, problem.bytes() / (device.bandwidth_GBps * 1e3)) +
       (packed * 3e-4 + static_cast<double>(s.results()) * 2e-4) * wide / static_cast<double>(threads) + 8;
   if (problem.operation == Operation::input_grad) {
-    plan.predicted_us += filters::crsk_cpu_us(problem, device);
+    plan.predicted_us += packing::crsk_cpu_us(problem, device);
   }
   plans.push_back(std::move(plan));
 }

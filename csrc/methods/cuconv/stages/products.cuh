@@ -4,8 +4,8 @@
 // their own.
 #pragma once
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::cuconv::stages {
 

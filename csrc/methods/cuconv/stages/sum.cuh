@@ -2,8 +2,8 @@
 // results.
 #pragma once
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::cuconv::stages {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include "methods/cuconv/tile/geometry.h"
 #include "methods/epilogue.cuh"
-#include "platform/async_copy.h"
-#include "platform/platform.h"
+#include "platform/gpu/async_copy.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::cuconv::tile {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "methods/cuconv/sweep.h"
+#include "plan/method.h"
 #include "problem/device.h"
-#include "select/method.h"
 
 namespace convx::cuconv::tile {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/cuconv/tile/flat.cuh"
 #include "methods/cuconv/tile/window.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::cuconv::tile {
 

@@ -5,7 +5,7 @@
 
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/tile/kernel.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::cuconv::tile {
 

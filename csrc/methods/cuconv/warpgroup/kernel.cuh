@@ -3,9 +3,9 @@
 #pragma once
 #include "methods/cuconv/warpgroup/finish.cuh"
 #include "methods/cuconv/warpgroup/window.cuh"
-#include "platform/overlap.h"
-#include "platform/stage.h"
-#include "platform/warpgroup.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/stage.h"
+#include "platform/gpu/warpgroup.h"
 
 namespace convx::cuconv::warpgroup {
 

@@ -5,8 +5,8 @@
 #pragma once
 #include "methods/depthwise/channels/lane.cuh"
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::channels {
 

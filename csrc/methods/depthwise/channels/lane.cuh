@@ -2,9 +2,9 @@
 // were loaded in. Splitting 16-bit pairs at the load would wait for the load.
 #pragma once
 #include "methods/depthwise/packed.cuh"
-#include "platform/fast_divide.h"
-#include "platform/pack.h"
-#include "platform/platform.h"
+#include "platform/gpu/fast_divide.h"
+#include "platform/gpu/pack.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::channels {
 

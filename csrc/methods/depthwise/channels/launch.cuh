@@ -4,7 +4,7 @@
 #include "methods/depthwise/channels/tiles.h"
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::depthwise::channels {
 

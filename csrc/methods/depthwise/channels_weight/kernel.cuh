@@ -5,11 +5,11 @@
 #pragma once
 #include "../exact_products.cuh"
 #include "../packed.cuh"
-#include "../partial_sum.cuh"
 #include "geometry.h"
-#include "platform/opaque.h"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "methods/sums.cuh"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 #include "tiles.h"
 
 namespace convx::depthwise {

@@ -3,27 +3,12 @@
 // brought back. Lanes along columns are better only on wide planes without a stride.
 #pragma once
 #include "methods/depthwise/cpu/channels_weight.h"
+#include "platform/cpu/transpose.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
 constexpr int64_t kBlockedBandBytes = 131072;  // of transposed source: stays in a second-level cache
-
-// L vectors of L lanes, transposed by log2(L) perfect shuffles.
-template <class V, int L>
-CONVX_INLINE void transpose(V (&v)[L]) {
-  CONVX_UNROLLED
-  for (int stage = 1; stage < L; stage *= 2) {
-    V next[L];
-    CONVX_UNROLLED
-    for (int i = 0; i < L / 2; ++i) {
-      next[2 * i] = zip_low(v[i], v[i + L / 2]);
-      next[2 * i + 1] = zip_high(v[i], v[i + L / 2]);
-    }
-    CONVX_UNROLLED
-    for (int i = 0; i < L; ++i) v[i] = next[i];
-  }
-}
 
 // count pixels of L planes, `plane` elements apart, to [pixel][lane].
 template <class T>

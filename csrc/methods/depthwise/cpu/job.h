@@ -3,10 +3,9 @@
 #include <cstdint>
 
 #include "methods/depthwise/cpu/columns.h"
+#include "plan/launch.h"
 #include "problem/device.h"
-#include "problem/memory.h"
 #include "problem/problem.h"
-#include "select/launch.h"
 
 namespace convx::depthwise {
 
@@ -42,12 +41,6 @@ struct Job {
   int64_t slices;             // weight gradient: parts of the batch's rows, summed in order at the end
   const ColumnPlan* columns;  // for Algorithm::general
 };
-
-// Elements of the accumulator's type in a vector.
-constexpr int64_t vector_lanes(CpuIsa isa, DType dtype) {
-  const int64_t bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
-  return bytes / (dtype == DType::float64 ? 8 : 4);
-}
 
 }  // namespace convx::depthwise
 

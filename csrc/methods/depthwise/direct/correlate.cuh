@@ -7,8 +7,8 @@
 // results spaced d / g apart and loads each source row once (row reuse: Liu et al. 2024, Algorithm 1).
 #pragma once
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::direct {
 

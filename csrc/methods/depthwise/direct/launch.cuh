@@ -4,7 +4,7 @@
 #include "methods/depthwise/direct/geometry.h"
 #include "methods/depthwise/direct/weight_grad.cuh"
 #include "methods/depthwise/family.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::depthwise::direct {
 

@@ -4,10 +4,10 @@
 // all the taps that meet it. Sums are joined in a fixed order; slices are added by a second kernel.
 #pragma once
 #include "methods/depthwise/exact_products.cuh"
-#include "methods/depthwise/partial_sum.cuh"
-#include "platform/opaque.h"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "methods/sums.cuh"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::direct {
 

@@ -8,9 +8,9 @@
 #pragma once
 #include "methods/depthwise/plane/geometry.h"
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
-#include "platform/stage.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
+#include "platform/gpu/stage.h"
 
 namespace convx::depthwise::plane {
 

@@ -1,7 +1,7 @@
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane/kernel.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::depthwise {
 namespace {

@@ -5,8 +5,8 @@
 #include "methods/depthwise/plane_split/geometry.h"
 #include "methods/depthwise/strip/taps.cuh"
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::plane_split {
 

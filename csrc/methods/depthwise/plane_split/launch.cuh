@@ -4,7 +4,7 @@
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane_split/kernel.cuh"
 #include "methods/depthwise/strip/with_mapping.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::depthwise::plane_split {
 

@@ -2,11 +2,11 @@
 // planes of its channels lie side by side in memory and arrive by one copy per tensor, some images ahead.
 #pragma once
 #include "../packed.cuh"
-#include "../partial_sum.cuh"
 #include "geometry.h"
-#include "platform/overlap.h"
-#include "platform/platform.h"
-#include "platform/stage.h"
+#include "methods/sums.cuh"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
+#include "platform/gpu/stage.h"
 
 namespace convx::depthwise {
 

@@ -4,8 +4,8 @@
 #pragma once
 #include "methods/depthwise/strip/taps.cuh"
 #include "methods/epilogue.cuh"
-#include "platform/overlap.h"
-#include "platform/platform.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::strip {
 

@@ -5,7 +5,7 @@
 #include "methods/depthwise/strip/geometry.h"
 #include "methods/depthwise/strip/kernel.cuh"
 #include "methods/depthwise/strip/with_mapping.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::depthwise::strip {
 

@@ -1,7 +1,7 @@
 // Which source elements and filter taps make which results, as constants of a kernel.
 #pragma once
 #include "methods/depthwise/strip/tiles.h"
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::depthwise::strip {
 

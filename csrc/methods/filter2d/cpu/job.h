@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "methods/filter2d/problem.h"
-#include "select/launch.h"
+#include "plan/launch.h"
 
 namespace convx::filter2d {
 

@@ -1,7 +1,8 @@
 // Source rows as the register tiles read them: accumulators, with the border in place.
 #pragma once
-#include "methods/depthwise/cpu/rows.h"
+#include "methods/epilogue_cpu.h"
 #include "methods/filter2d/cpu/job.h"
+#include "platform/cpu/rows.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
@@ -10,7 +11,7 @@ namespace image_filter {
 using filter2d::border_index;
 using filter2d::FilterProblem;
 
-// platform/simd.h has them for the other types.
+// platform/cpu/simd.h has them for the other types.
 using CONVX_SIMD_NAMESPACE::load;
 using CONVX_SIMD_NAMESPACE::store;
 using CONVX_SIMD_NAMESPACE::widen;

@@ -1,7 +1,8 @@
 // The register tile: some rows by two vectors of results, from pointers to the source rows that they meet.
 #pragma once
-#include "methods/depthwise/cpu/rows.h"
+#include "methods/epilogue_cpu.h"
 #include "methods/filter2d/cpu/job.h"
+#include "platform/cpu/rows.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {

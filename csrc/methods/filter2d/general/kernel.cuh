@@ -7,8 +7,8 @@
 #pragma once
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
-#include "platform/opaque.h"
-#include "platform/overlap.h"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::filter2d::general {
 

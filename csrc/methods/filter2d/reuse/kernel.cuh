@@ -8,8 +8,8 @@
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
 #include "methods/filter2d/reuse/tiles.h"
-#include "platform/opaque.h"
-#include "platform/overlap.h"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::filter2d::reuse {
 

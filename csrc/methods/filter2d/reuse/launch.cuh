@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/filter2d/reuse/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::filter2d::reuse {
 

@@ -5,8 +5,8 @@
 #include "methods/epilogue.cuh"
 #include "methods/filter2d/pixel.cuh"
 #include "methods/filter2d/rotation/tiles.h"
-#include "platform/overlap.h"
-#include "platform/pack.h"
+#include "platform/gpu/overlap.h"
+#include "platform/gpu/pack.h"
 
 namespace convx::filter2d::rotation {
 

@@ -7,7 +7,7 @@
 #include "methods/filter2d/strip/taps.cuh"
 #include "methods/filter2d/strip/tiles.h"
 #include "methods/filter2d/strip/words.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::filter2d::strip {
 

@@ -3,7 +3,7 @@
 #include "methods/filter2d/strip/geometry.h"
 #include "methods/filter2d/strip/kernel.cuh"
 #include "methods/filter2d/typed.h"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::filter2d::strip {
 

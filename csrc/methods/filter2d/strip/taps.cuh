@@ -1,7 +1,7 @@
 // Where a lane has the taps of its filter.
 #pragma once
-#include "platform/opaque.h"
-#include "platform/platform.h"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::filter2d::strip {
 

@@ -1,8 +1,8 @@
 // A lane's strip of a row: 32-bit words in registers and shuffles, whose pixels become floats where used.
 #pragma once
 #include "methods/filter2d/pixel.cuh"
-#include "platform/opaque.h"
-#include "platform/pack.h"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/pack.h"
 
 namespace convx::filter2d::strip {
 

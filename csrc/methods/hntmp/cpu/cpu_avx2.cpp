@@ -8,12 +8,12 @@
 #include <new>
 #include <utility>
 
-#include "methods/depthwise/cpu/job.h"
 #include "methods/hntmp/cpu/job.h"
+#include "platform/cpu/memory.h"
 
 // Not sorted: the kernels are for the instruction set that comes before them.
 // clang-format off
-#include "platform/isa_avx2.h"
+#include "platform/cpu/isa_avx2.h"
 #include "methods/hntmp/cpu/kernels.h"
-#include "platform/isa_end.h"
+#include "platform/cpu/isa_end.h"
 // clang-format on

@@ -8,11 +8,11 @@
 #include <new>
 #include <utility>
 
-#include "methods/depthwise/cpu/job.h"
 #include "methods/hntmp/cpu/job.h"
+#include "platform/cpu/memory.h"
 
 // Not sorted: the kernels are for the instruction set that comes before them.
 // clang-format off
-#include "platform/isa_baseline.h"
+#include "platform/cpu/isa_baseline.h"
 #include "methods/hntmp/cpu/kernels.h"
 // clang-format on

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "methods/hntmp/geometry.h"
-#include "select/launch.h"
+#include "plan/launch.h"
 
 namespace convx::hntmp {
 
@@ -36,11 +36,6 @@ struct Job {
 
 constexpr int64_t kBlockVectors = 2;  // vectors of result channels that a thread works on
 
-// Elements of the accumulator's type in a vector.
-constexpr int64_t vector_lanes(CpuIsa isa, DType dtype) {
-  const int64_t bytes = isa == CpuIsa::avx512 ? 64 : isa == CpuIsa::avx2 ? 32 : 16;
-  return bytes / (dtype == DType::float64 ? 8 : 4);
-}
 // Pixels at a time: with two vectors of channels and the weights, they fill the registers.
 constexpr int64_t most_pixels(CpuIsa isa) {
   return isa == CpuIsa::avx512 ? 14 : 6;

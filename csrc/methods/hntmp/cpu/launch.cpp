@@ -1,8 +1,8 @@
 // Describes a problem to the kernels of the instruction set asked for.
-#include "methods/filters/crsk.h"
 #include "methods/hntmp/cpu/job.h"
 #include "methods/hntmp/cpu/thread_memory.h"
 #include "methods/hntmp/hntmp.h"
+#include "methods/packing/crsk.h"
 
 namespace convx::hntmp {
 
@@ -37,7 +37,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      const ThreadPool& pool) {
-  filters::pack_crsk_cpu(problem, plan["block_channels"], weight, packed, pool);
+  packing::pack_crsk_cpu(problem, plan["block_channels"], weight, packed, pool);
 }
 
 }  // namespace convx::hntmp

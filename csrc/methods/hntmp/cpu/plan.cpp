@@ -1,9 +1,9 @@
 // How the CPU kernels share out a problem, and what that should cost.
 #include <algorithm>
 
-#include "methods/filters/crsk.h"
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cpu/thread_memory.h"
+#include "methods/packing/crsk.h"
 #include "problem/memory.h"
 
 namespace convx::hntmp {
@@ -119,11 +119,11 @@ std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits&
   plan.workspace_bytes =
       share.threads *
       memory_of<int64_t>(c.sweep, share.rows, c.source_channels, c.lanes, problem.dtype).bytes;
-  plan.packing = filters::crsk_name(problem, c.block_channels);
-  plan.packed_weight_bytes = filters::crsk_bytes(problem, c.block_channels);
+  plan.packing = packing::crsk_name(problem, c.block_channels);
+  plan.packed_weight_bytes = packing::crsk_bytes(problem, c.block_channels);
   plan.predicted_us = std::max(share.us, problem.bytes() / (device.bandwidth_GBps * 1e3)) + 5;
   if (problem.operation == Operation::input_grad) {
-    plan.predicted_us += filters::crsk_cpu_us(problem, device);
+    plan.predicted_us += packing::crsk_cpu_us(problem, device);
   }
   return {plan};
 }

@@ -9,12 +9,12 @@
 #include <new>
 #include <utility>
 
-#include "methods/depthwise/cpu/job.h"
 #include "methods/pointwise/cpu/job.h"
+#include "platform/cpu/memory.h"
 
 // Not sorted: the kernels are for the instruction set that comes before them.
 // clang-format off
-#include "platform/isa_avx512.h"
+#include "platform/cpu/isa_avx512.h"
 #include "methods/pointwise/cpu/kernels.h"
-#include "platform/isa_end.h"
+#include "platform/cpu/isa_end.h"
 // clang-format on

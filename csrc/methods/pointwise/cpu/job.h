@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "methods/pointwise/grid.h"
+#include "plan/launch.h"
 #include "problem/device.h"
-#include "select/launch.h"
 
 namespace convx::pointwise {
 

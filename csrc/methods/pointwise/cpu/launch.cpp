@@ -1,5 +1,5 @@
 // Describes a problem to the kernels of the instruction set asked for.
-#include "methods/filters/crsk.h"
+#include "methods/packing/crsk.h"
 #include "methods/pointwise/cpu/job.h"
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/pointwise.h"
@@ -68,7 +68,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      const ThreadPool& pool) {
-  filters::pack_crsk_cpu(problem, plan["wave_c"], weight, packed, pool);
+  packing::pack_crsk_cpu(problem, plan["wave_c"], weight, packed, pool);
 }
 
 }  // namespace convx::pointwise

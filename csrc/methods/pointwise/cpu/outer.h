@@ -3,8 +3,10 @@
 #pragma once
 #include <utility>
 
-#include "methods/depthwise/cpu/blocked.h"
+#include "methods/epilogue_cpu.h"
 #include "methods/pointwise/cpu/job.h"
+#include "platform/cpu/rows.h"
+#include "platform/cpu/transpose.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {

@@ -3,7 +3,7 @@
 #include <set>
 #include <tuple>
 
-#include "methods/filters/crsk.h"
+#include "methods/packing/crsk.h"
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/generator/cpu.h"
 #include "methods/pointwise/grid.h"
@@ -32,11 +32,11 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
     plan.tiling = {{"wave_w", t.wave_w},     {"wave_c", t.wave_c},     {"wave_n", t.wave_n},
                    {"repeat_w", t.repeat_w}, {"repeat_c", t.repeat_c}, {"block_n", t.block_n},
                    {"group_c", t.group_c},   {"stage_c", t.stage_c},   {"vector_lanes", space.device.lanes}};
-    plan.packing = filters::crsk_name(problem, t.wave_c);
-    plan.packed_weight_bytes = filters::crsk_bytes(problem, t.wave_c);
+    plan.packing = packing::crsk_name(problem, t.wave_c);
+    plan.packed_weight_bytes = packing::crsk_bytes(problem, t.wave_c);
     plan.predicted_us = generator::predicted_us(t, space);
     if (problem.operation == Operation::input_grad) {
-      plan.predicted_us += filters::crsk_cpu_us(problem, device);
+      plan.predicted_us += packing::crsk_cpu_us(problem, device);
     }
     plans.push_back(std::move(plan));
     if (shapes.size() == kMostPlans) break;

@@ -1,7 +1,7 @@
 // The kernels of the product on the arithmetic units, for results and for weight gradients.
 #pragma once
 #include "methods/pointwise/fma/finish.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::pointwise::fma {
 

@@ -1,5 +1,5 @@
 #include "methods/pointwise/family.h"
-#include "platform/launch.h"
+#include "platform/gpu/launch.h"
 
 namespace convx::pointwise {
 namespace fma {

@@ -1,10 +1,10 @@
 // The launchers of the fma family for one element type.
 #pragma once
-#include "methods/depthwise/partial_sum.cuh"
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/fma/kernel.cuh"
 #include "methods/pointwise/product.h"
-#include "platform/overlap.h"
+#include "methods/sums.cuh"
+#include "platform/gpu/overlap.h"
 
 namespace convx::pointwise::fma {
 
@@ -93,8 +93,7 @@ void launch_weight(const Plan& plan, const ConvProblem& problem, const Pointers&
                    static_cast<const T*>(pointers.output_grad), static_cast<const T*>(pointers.input),
                    static_cast<Accumulator<T>*>(pointers.workspace), shape);
   });
-  depthwise::sum_slices<T>(pointers.workspace, pointers.result, slices, problem.weight_elements(), 1, false,
-                           stream);
+  sum_slices<T>(pointers.workspace, pointers.result, slices, problem.weight_elements(), 1, false, stream);
 }
 
 template <class T>

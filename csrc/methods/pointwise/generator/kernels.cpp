@@ -6,7 +6,7 @@
 
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/generator/source.h"
-#include "select/record.h"
+#include "problem/record.h"
 
 namespace convx::pointwise {
 namespace generator {

@@ -24,7 +24,7 @@ std::vector<std::shared_ptr<const CompiledKernel>> kernels_for(const ConvProblem
 // What append_generated made a plan of.
 std::shared_ptr<const CompiledKernel> kernel_of(const Plan& plan, const ConvProblem& problem);
 
-// From text as csrc/select/record.h reads it: the problem's fields, the tiling's, architecture and name.
+// From text as csrc/problem/record.h reads it: the problem's fields, the tiling's, architecture and name.
 void remember_kernel(const std::string& record, std::string image);
 
 }  // namespace convx::pointwise::generator

@@ -1,7 +1,7 @@
 // Launches kernels that were generated and compiled at run time.
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/generator/kernels.h"
-#include "platform/image.h"
+#include "platform/gpu/image.h"
 
 namespace convx::pointwise {
 

@@ -1,8 +1,9 @@
 // Second stage of the pointwise pipeline (Liu et al. 2024, section 5.2, Algorithm 2): the source of a kernel
 // for one problem and one tiling.
 //
-// The text stands by itself: NVRTC and hipRTC compile it as it is, and the host executor (tests/simt) with
-// -DCONVX_SIMT. Batch and grid, that is Block_N, are left to the launch; everything else is a constant in it.
+// The text stands by itself: NVRTC and hipRTC compile it as it is, and the host executor (tests/host/simt)
+// with -DCONVX_SIMT. Batch and grid, that is Block_N, are left to the launch; everything else is a constant
+// in it.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "plan/method.h"
 #include "problem/device.h"
 #include "problem/problem.h"
-#include "select/method.h"
 
 namespace convx::pointwise::generator {
 

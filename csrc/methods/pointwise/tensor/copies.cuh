@@ -4,9 +4,9 @@
 #include "methods/pointwise/copy.cuh"
 #include "methods/pointwise/pixel_map.cuh"
 #include "methods/pointwise/tensor/slots.cuh"
-#include "platform/opaque.h"
-#include "platform/stage.h"
-#include "platform/warp.h"
+#include "platform/gpu/opaque.h"
+#include "platform/gpu/stage.h"
+#include "platform/gpu/warp.h"
 
 namespace convx::pointwise::tensor {
 

@@ -7,7 +7,7 @@
 #include "methods/pointwise/staged.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
-#include "platform/clamp.h"
+#include "platform/gpu/clamp.h"
 
 namespace convx::pointwise::tensor {
 

@@ -5,7 +5,7 @@
 // rows, which begin anywhere, it takes single pixels, and their results pass through shared memory.
 #pragma once
 #include "methods/pointwise/tensor/copies.cuh"
-#include "platform/overlap.h"
+#include "platform/gpu/overlap.h"
 
 namespace convx::pointwise::tensor {
 

@@ -1,6 +1,6 @@
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/tensor/tiles.h"
-#include "platform/launch.h"
+#include "platform/gpu/launch.h"
 
 namespace convx::pointwise {
 namespace tensor {

@@ -2,7 +2,7 @@
 // from different banks. Filters are packed in the same order.
 #pragma once
 #include "methods/pointwise/tensor/tiles.h"
-#include "platform/platform.h"
+#include "platform/gpu/platform.h"
 
 namespace convx::pointwise::tensor {
 

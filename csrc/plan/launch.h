@@ -1,0 +1,40 @@
+// What a launch needs beside the plan. Pointers are to dense memory in the problem's layout.
+#pragma once
+#include <cstdint>
+
+#include "plan/method.h"
+#include "platform/gpu/stream.h"
+#include "problem/problem.h"
+
+namespace convx {
+
+// forward reads input, weight and bias (null without) and writes result; input_grad reads output_grad and
+// weight; weight_grad reads input and output_grad. weight is always (out_channels, in_channels / groups,
+// filter_height, filter_width), contiguous, and so is the weight gradient. bias has the dtype of the input.
+struct Pointers {
+  const void* input = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const void* output_grad = nullptr;
+  void* result = nullptr;
+  // The filters in plan.packing's order, where it names one; 256-byte aligned.
+  const void* packed_weight = nullptr;
+  bool packed_just_now = false;  // by the kernel before this one, which must be complete then
+  void* workspace = nullptr;     // plan.workspace_bytes, 256-byte aligned
+};
+
+// The caller's thread pool: body(context, begin, end) over [0, count) in pieces of at least grain.
+struct ThreadPool {
+  int threads = 1;
+  void (*run)(int64_t count, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) = nullptr;
+
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) const {
+    run(
+        count, grain,
+        [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+};
+
+}  // namespace convx

@@ -1,0 +1,25 @@
+// What a library of kernels brings, the CPU's and the GPU's: each registers itself when it is loaded.
+#pragma once
+#include <cstdint>
+
+#include "plan/launch.h"
+#include "problem/device.h"
+
+namespace convx {
+
+struct KernelLibrary {
+  // The device with that index, asked once; the CPU with as many threads as torch uses now. The reference
+  // lasts as long as the process.
+  const DeviceTraits& (*device)(int device_index);
+  // Runs a plan of any method but native on the device's current stream. Throws what fails.
+  void (*launch)(const Plan&, const ConvProblem&, const Pointers&, int device_index);
+  // Writes the filters in plan.packing's order, on the same stream.
+  void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
+  bool (*is_capturing)(int device_index);  // what is launched goes into a graph
+  uintptr_t alignment;                     // bytes that every tensor's address has to be a multiple of
+};
+
+void register_library(bool gpu, const KernelLibrary& library);
+const KernelLibrary* find_library(bool gpu);  // null where it is not loaded
+
+}  // namespace convx

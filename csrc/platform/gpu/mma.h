@@ -1,0 +1,180 @@
+// Products of fragments on matrix units: sum[16 rows][columns] += a[16 rows][depth] * b[depth][columns],
+// shared out over a warp. mma.sync on NVIDIA GPUs (sm_80 and later, 32 lanes, 8 columns), MFMA on AMD's CDNA
+// (gfx90a and later, 64 lanes, 16 columns); on the host executor both shapes by exchange between lanes.
+//
+// A lane holds four sums, and of its column of b as many values of the depth as fit two words: 4 of 16 bits
+// or 2 of float32. Which channel a value belongs to is the caller's choice, the same for a and b, so that b
+// can be read in the order in which it lies.
+#pragma once
+#include "platform/gpu/pack.h"
+#include "platform/gpu/platform.h"
+
+#if defined(CONVX_HIP) && defined(__HIP_DEVICE_COMPILE__)
+#if defined(__gfx90a__) || defined(__gfx942__)
+#define CONVX_MFMA 1
+#define CONVX_SKIP_WITHOUT_MATRIX_UNITS()
+#else
+#define CONVX_SKIP_WITHOUT_MATRIX_UNITS() return
+#endif
+#else
+#define CONVX_SKIP_WITHOUT_MATRIX_UNITS()
+#endif
+
+namespace convx {
+
+// float32 operands of which matrix units keep 10 bits of mantissa; CDNA's keep all.
+struct tf32 {
+  uint32_t bits;
+};
+
+template <int Lanes>
+struct Fragment {
+  static_assert(Lanes == 32 || Lanes == 64, "lanes");
+  static constexpr int kColumns = Lanes / 4;
+  static constexpr int kWordsA = 128 / Lanes;  // 512 bytes in all
+  static constexpr int kSlots = 4;             // lanes that share a column of b
+
+  CONVX_DEVICE static int column_of_b(int lane) { return Lanes == 32 ? lane / 4 : lane % 16; }
+  CONVX_DEVICE static int slot(int lane) { return Lanes == 32 ? lane % 4 : lane / 16; }
+  // Of a's word: the row, and which of the lane's two words of depth.
+  CONVX_DEVICE static int row_of_a(int lane, int word) {
+    return Lanes == 32 ? lane / 4 + 8 * (word & 1) : lane % 16;
+  }
+  CONVX_DEVICE static int depth_word_of_a(int word) { return Lanes == 32 ? word >> 1 : word; }
+  // Of a sum.
+  CONVX_DEVICE static int row(int lane, int i) {
+    return Lanes == 32 ? lane / 4 + 8 * (i >> 1) : lane / 16 * 4 + i;
+  }
+  CONVX_DEVICE static constexpr int row_step(int i) {
+    return Lanes == 32 ? 8 * (i >> 1) : i;
+  }  // row(i) - row(0)
+  CONVX_DEVICE static int column(int lane, int i) {
+    return Lanes == 32 ? 2 * (lane % 4) + (i & 1) : lane % 16;
+  }
+};
+
+// Rounds to nearest with ties away from zero; infinities and NaN stay.
+CONVX_DEVICE uint32_t round_to_tf32(float value) {
+#if defined(CONVX_CUDA)
+  uint32_t bits = 0;
+#if defined(__CUDA_ARCH__)
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#endif
+  return bits;
+#elif defined(CONVX_HIP)
+  return float_to_bits(value);
+#else
+  const uint32_t bits = float_to_bits(value);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
+  return (bits + 0x1000u) & ~0x1fffu;
+#endif
+}
+
+// The lower, or where odd the upper, halves of two words, low first.
+CONVX_DEVICE uint32_t pair_halves(uint32_t low, uint32_t high, bool odd) {
+#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__)
+  return __byte_perm(low, high, odd ? 0x7632 : 0x5410);
+#else
+  return odd ? (low >> 16) | (high & 0xffff0000u) : (low & 0xffffu) | (high << 16);
+#endif
+}
+
+#if defined(CONVX_SIMT)
+namespace detail {
+template <class T>
+inline float word_product(uint32_t a, uint32_t b, float sum) {
+  if constexpr (std::is_same<T, tf32>::value) {
+    return multiply_add(bits_to_float(a), bits_to_float(b), sum);
+  } else {
+    for (int i = 0; i < 2; ++i) {
+      const T x = {static_cast<uint16_t>(a >> 16 * i)}, y = {static_cast<uint16_t>(b >> 16 * i)};
+      sum = multiply_add(widen(x), widen(y), sum);
+    }
+    return sum;
+  }
+}
+}  // namespace detail
+#elif defined(CONVX_MFMA)
+namespace detail {
+using Words = __attribute__((ext_vector_type(2))) uint32_t;
+using Sums = __attribute__((ext_vector_type(4))) float;
+using Shorts = __attribute__((ext_vector_type(4))) short;
+using Halves = __attribute__((ext_vector_type(4))) _Float16;
+}  // namespace detail
+#endif
+
+// T is bfloat16, float16 or tf32. All lanes of the warp take part.
+template <int Lanes, class T>
+CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragment<Lanes>::kWordsA],
+                                     uint32_t b0, uint32_t b1) {
+#if defined(CONVX_SIMT)
+  struct A {
+    uint32_t word[Fragment<Lanes>::kWordsA];
+  };
+  struct B {
+    uint32_t word[2];
+  };
+  A own_a;
+  __builtin_memcpy(&own_a, a, sizeof own_a);
+  const B own_b = {{b0, b1}};
+  const int lane = threadIdx.x % Lanes;
+  for (int slot = 0; slot < 4; ++slot) {
+    if constexpr (Lanes == 32) {
+      const A rows = shuffle<Lanes>(own_a, lane / 4 * 4 + slot);
+      for (int j = 0; j < 2; ++j) {
+        const B column = shuffle<Lanes>(own_b, (2 * (lane % 4) + j) * 4 + slot);
+        for (int word = 0; word < 4; ++word) {
+          float& target = sum[2 * (word & 1) + j];
+          target = detail::word_product<T>(rows.word[word], column.word[word >> 1], target);
+        }
+      }
+    } else {
+      const B column = shuffle<Lanes>(own_b, slot * 16 + lane % 16);
+      for (int i = 0; i < 4; ++i) {
+        const A row = shuffle<Lanes>(own_a, slot * 16 + lane / 16 * 4 + i);
+        for (int word = 0; word < 2; ++word) {
+          sum[i] = detail::word_product<T>(row.word[word], column.word[word], sum[i]);
+        }
+      }
+    }
+  }
+#elif defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same<T, tf32>::value) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else if constexpr (std::is_same<T, bfloat16>::value) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#elif defined(CONVX_MFMA)
+  detail::Sums sums = {sum[0], sum[1], sum[2], sum[3]};
+  if constexpr (std::is_same<T, tf32>::value) {
+    sums = __builtin_amdgcn_mfma_f32_16x16x4f32(bits_to_float(a[0]), bits_to_float(b0), sums, 0, 0, 0);
+    sums = __builtin_amdgcn_mfma_f32_16x16x4f32(bits_to_float(a[1]), bits_to_float(b1), sums, 0, 0, 0);
+  } else {
+    const detail::Words words_a = {a[0], a[1]}, words_b = {b0, b1};
+    if constexpr (std::is_same<T, bfloat16>::value) {
+      sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(detail::Shorts, words_a),
+                                                       __builtin_bit_cast(detail::Shorts, words_b), sums, 0,
+                                                       0, 0);
+    } else {
+      sums =
+          __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(detail::Halves, words_a),
+                                                __builtin_bit_cast(detail::Halves, words_b), sums, 0, 0, 0);
+    }
+  }
+  CONVX_UNROLL
+  for (int i = 0; i < 4; ++i) sum[i] = sums[i];
+#endif
+}
+
+}  // namespace convx

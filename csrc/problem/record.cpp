@@ -1,0 +1,103 @@
+#include "problem/record.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace convx {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+template <class Number>
+std::vector<Number> numbers(const char* name, const std::string& value, size_t count) {
+  // Not by streams: their locales crash where torch brings another standard library than the one linked here.
+  std::vector<Number> found;
+  const char *place = value.data(), *const end = place + value.size();
+  while (place != end) {
+    Number number;
+    const auto [next, error] = std::from_chars(place, end, number);
+    if (error != std::errc()) break;
+    found.push_back(number);
+    for (place = next; place != end && *place == ' ';) ++place;
+  }
+  if (place != end || found.size() != count) {
+    throw InvalidArgument(std::string("record: '") + name + "' takes " + std::to_string(count) +
+                          " numbers, got '" + value + "'");
+  }
+  return found;
+}
+
+}  // namespace
+
+RecordFields::RecordFields(const std::string& record) {
+  for (size_t begin = 0; begin < record.size();) {
+    const size_t end = std::min(record.find('\n', begin), record.size());
+    const std::string line = record.substr(begin, end - begin);
+    begin = end + 1;
+    if (trimmed(line).empty()) continue;
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos) throw InvalidArgument("record: no '=' in the line '" + line + "'");
+    if (!values_.emplace(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1))).second) {
+      throw InvalidArgument("record: '" + trimmed(line.substr(0, equals)) + "' is given twice");
+    }
+  }
+}
+
+std::string RecordFields::text(const char* name) {
+  const auto found = values_.find(name);
+  if (found == values_.end()) throw InvalidArgument(std::string("record: '") + name + "' is missing");
+  std::string value = found->second;
+  values_.erase(found);
+  return value;
+}
+
+int64_t RecordFields::integer(const char* name) {
+  return integers(name, 1)[0];
+}
+
+std::vector<int64_t> RecordFields::integers(const char* name, size_t count) {
+  return numbers<int64_t>(name, text(name), count);
+}
+
+double RecordFields::number(const char* name) {
+  return numbers<double>(name, text(name), 1)[0];
+}
+
+void RecordFields::require_empty() const {
+  if (!values_.empty()) throw InvalidArgument("record: no field is called '" + values_.begin()->first + "'");
+}
+
+ConvProblem read_problem(RecordFields& fields) {
+  ConvProblem problem;
+  problem.operation = parse_operation(fields.text("operation"));
+  problem.dtype = parse_dtype(fields.text("dtype"));
+  problem.layout = parse_layout(fields.text("layout"));
+  problem.activation = parse_activation(fields.text("activation"));
+  problem.has_bias = fields.integer("bias") != 0;
+  problem.allow_tf32 = fields.integer("allow_tf32") != 0;
+  problem.batch = fields.integer("batch");
+  problem.in_channels = fields.integer("in_channels");
+  problem.in_height = fields.integer("in_height");
+  problem.in_width = fields.integer("in_width");
+  problem.out_channels = fields.integer("out_channels");
+  problem.filter_height = fields.integer("filter_height");
+  problem.filter_width = fields.integer("filter_width");
+  problem.groups = fields.integer("groups");
+  const auto stride = fields.integers("stride", 2), dilation = fields.integers("dilation", 2);
+  const auto padding = fields.integers("padding", 4);
+  problem.stride_h = stride[0];
+  problem.stride_w = stride[1];
+  problem.dilation_h = dilation[0];
+  problem.dilation_w = dilation[1];
+  problem.padding_top = padding[0];
+  problem.padding_bottom = padding[1];
+  problem.padding_left = padding[2];
+  problem.padding_right = padding[3];
+  validate_and_size(problem);
+  return problem;
+}
+
+}  // namespace convx

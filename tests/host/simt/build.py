@@ -1,0 +1,138 @@
+"""Builds the programs of the host executor into build/simt: a driver per depthwise kernel family and
+per other method, and the planted bugs.
+
+    python tests/host/simt/build.py [--plain] [FAMILY ... | METHOD ... | planted]
+
+Without names, everything that has sources is built. Only what has changed is compiled again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
+
+from build_tools.ninja_build import Made, make  # noqa: E402
+from build_tools.toolchain import BuildError, cxx  # noqa: E402
+
+SIMT = Path("tests/host/simt")
+METHODS = Path("csrc/methods")
+FAMILIES = METHODS / "depthwise"
+PLANTED = "planted"
+# Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
+MORE_DRIVERS = {"filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp")}
+
+COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
+SANITIZERS = "-fsanitize=address,undefined"
+# Every load and store of a kernel becomes a call, which race.cpp answers.
+CHECKED = [
+    "-O1",
+    SANITIZERS,
+    "-fno-sanitize=vptr",
+    "-fno-sanitize-recover=all",
+    "--param=asan-instrumentation-with-call-threshold=0",
+]
+RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp"]
+TEST = ["case.cpp", "reference.cpp", "runs.cpp"]
+
+
+def glob(pattern: str) -> list[Path]:
+    """Files of the checkout, relative to its root."""
+    return sorted(path.relative_to(ROOT) for path in ROOT.glob(pattern))
+
+
+def families() -> list[str]:
+    """Kernel families that have a GPU launcher."""
+    return sorted({path.parent.name for path in glob(f"{FAMILIES}/*/launch*.cu")})
+
+
+def methods() -> list[str]:
+    """Methods with GPU kernels that are tested as a whole: all but depthwise."""
+    return sorted({path.parts[2] for path in glob(f"{METHODS}/*/**/*.cu")} - {FAMILIES.name})
+
+
+class Programs:
+    """What programs are made of, with the checks of the sanitizers or, plain, without."""
+
+    def __init__(self, plain: bool) -> None:
+        self.folder = Path("build/simt") / ("plain" if plain else "checked")
+        self.kernel_flags = ["-O2"] if plain else CHECKED
+        self.runtime_flags = ["-O2"] if plain else ["-O2", "-DSIMT_ADDRESS_SANITIZER"]
+        self.link_flags = [] if plain else [SANITIZERS]
+        self.compiled: dict[Path, Made] = {}
+        self.linked: list[Made] = []
+
+    def add(self, name: str) -> None:
+        """One program more."""
+        runtime = self._objects((SIMT / file for file in RUNTIME), self.runtime_flags)
+        if name == PLANTED:
+            objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
+        else:
+            method, driver = MORE_DRIVERS.get(name, (name, SIMT / "driver.cpp"))
+            whole = method in methods()
+            folder = (METHODS if whole else FAMILIES) / method
+            tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
+            objects = self._objects([driver], ["-O1", tested], f"_{name}")
+            objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
+            host = [
+                *glob(f"{folder}/**/plan*.cpp"),
+                *glob(f"{folder}/**/gpu.cpp"),
+                *glob(f"{folder}/generator/*.cpp"),
+            ]
+            objects += self._objects(host, ["-O1"])
+            objects += self._objects((SIMT / file for file in TEST), ["-O2"])
+            planner = [*glob("csrc/problem/*.cpp"), Path("csrc/plan/method.cpp")]
+            objects += self._objects(planner, ["-O1"])
+        program = self.folder / name
+        inputs = [*objects, *runtime]
+        command = [*cxx(), *self.link_flags, *map(str, inputs), "-o", str(program)]
+        self.linked.append(Made(program, command, inputs))
+
+    def _objects(self, files: Iterable[Path], flags: list[str], suffix: str = "") -> list[Path]:
+        objects = []
+        for source in files:
+            output = self.folder / source.with_name(source.name + suffix + ".o")
+            depfile = output.with_suffix(".d")
+            command = [*cxx(), *COMMON, *flags, "-MMD", "-MF", str(depfile)]
+            command += ["-x", "c++", "-c", str(source), "-o", str(output)]
+            self.compiled[output] = Made(output, command, [source], depfile)
+            objects.append(output)
+        return objects
+
+
+def build(names: list[str], plain: bool = False) -> Path:
+    """Builds the named programs and returns the folder that holds them."""
+    programs = Programs(plain)
+    for name in names:
+        programs.add(name)
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        make([*programs.compiled.values(), *programs.linked], programs.folder)
+    finally:
+        os.chdir(before)
+    return ROOT / programs.folder
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="families and methods, or planted; all where none is named")
+    parser.add_argument("--plain", action="store_true", help="no sanitizers: quicker, for a first try")
+    arguments = parser.parse_args()
+    try:
+        folder = build(arguments.names or [PLANTED, *families(), *methods()], arguments.plain)
+    except BuildError as error:
+        sys.exit(str(error))
+    print(f"built in {folder}")
+
+
+if __name__ == "__main__":
+    main()

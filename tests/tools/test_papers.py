@@ -1,0 +1,312 @@
+"""The papers' pages: the committed ones are today's, and what they say follows from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import filter2d
+from benchmarks.ablations import (
+    CPU_FORMS,
+    CPU_REFERENCE,
+    FORMS,
+    REFERENCE,
+    REUSE_FORMS,
+    REUSE_REFERENCE,
+)
+from benchmarks.papers import __main__ as papers
+from benchmarks.papers import claims, cuconv, hntmp, reuse_ablation, row_and_column_reuse
+from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
+from benchmarks.papers.networks import NETWORKS
+from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.text import NOT_MEASURED, over, table, us, without_empty_columns
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, verdict
+from benchmarks.planner import core_problem
+from benchmarks.results import Results, load
+from benchmarks.suites import SUITES, problems
+from convx import _core
+
+Times = dict[str, float]  # of convx's kernels, "auto" among them, and of peers, whose names begin with "+"
+ENVIRONMENT = {"device": "Test GPU", "torch": torch.__version__, "cudnn": 91900}
+
+
+def results_of(suite: str, times: Times) -> Iterator[dict[str, Any]]:
+    """A record of every kernel for every case of a suite, in float32."""
+    peers = {name[1:]: time for name, time in times.items() if name.startswith("+")}
+    if suite == "filter2d":
+        found = [
+            {
+                "case": case.name,
+                "batch": 1,
+                "shape": {"size": case.size, "filter": case.filter},
+                "group": "any",
+            }
+            for case in filter2d.cases()
+        ]
+        found = [record | {"operation": "forward", "dtype": "float32", "layout": "nchw"} for record in found]
+    else:
+        every = problems(SUITES[suite](), ("forward",), ("float32",), ("nchw",), None, on_gpu=True)
+        found = [problem.fields() | {"group": problem.case.group} for problem in every]
+        # More images, where everything takes as long: HNTMP's page is of one.
+        found += [record | {"batch": 8} for record in found if record["group"] == "ResNet 3x3"]
+    for record in found:
+        for name, time in times.items():
+            if not name.startswith("+"):
+                yield record | {
+                    "convx_us": 9.0 if (record["group"], record["batch"]) == ("ResNet 3x3", 8) else time,
+                    "floor_us": 0.5,
+                    "method": name,
+                    "chosen_by": "auto" if name == "auto" else "forced",
+                    "peers_us": peers,
+                    "warm": False,
+                }
+
+
+def write(
+    folder: Path, suite: str, *runs: Times, kind: str = "_candidates", machine: str = "test-gpu"
+) -> None:
+    """A file of one run, or of several, each with peers' times of its own."""
+    results = Results(suite, ENVIRONMENT, "python -m benchmarks", {})
+    for times in runs:
+        for record in results_of(suite, times):
+            results.add(record)
+    results.write(folder / machine / f"{suite}{kind}.json")
+
+
+def texts(results: Path) -> dict[str, str]:
+    return {page.stem: page.text for page in papers.pages(results)}
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Path:
+    """Results of a GPU on which all there is was measured."""
+    dense = {"auto": 1.0, "cuconv/two_stage": 2.0, "cuconv/two_stage_blocked": 1.6, "cuconv/split": 1.5}
+    dense |= {"cuconv/fused": 1.25, "hntmp/taps": 1.2, "hntmp/tile": 1.0, "hntmp/tile_split": 1.1}
+    peers = {"+torch": 5.0, "+cudnn_winograd": 4.0, "+cudnn_implicit_gemm": 8.0, "+im2col": 10.0}
+    write(tmp_path, "small_batch", dense | peers)
+    write(tmp_path, "pointwise", {"auto": 1.0, "pointwise/fma": 1.5, "+torch": 3.0, "+matmul": 2.0})
+    forms = {method: 8.0 / 2**index for index, method in enumerate(FORMS.values())}
+    peers = {"+torch": 3.0, "+matmul": 2.0}
+    write(tmp_path, "pointwise", forms | {REFERENCE: 1.5} | peers, kind="_ablations")
+    reuse = {"direct": 8.0, "column_reuse": 6.0, "row_reuse": 4.0, "both": 3.0, "strip": 2.0}
+    peers = {"+torch": 6.0, "+im2col": 20.0, "+npp": 3.0, "+cupy": 9.0}
+    filters = {f"filter2d/{name}": time for name, time in reuse.items()}
+    write(tmp_path, "filter2d", {"auto": 2.0} | filters | peers, kind="")
+    write(tmp_path, "depthwise", {"auto": 2.0, "+torch": 6.0}, kind="")
+    layers = dict(zip(REUSE_FORMS.values(), (8.0, 6.0, 4.0, 3.0), strict=True))
+    peers = {"+torch": 6.0, "+native": 4.0}
+    write(tmp_path, "depthwise", {REUSE_REFERENCE: 2.0} | layers | peers, kind="_ablations")
+    return tmp_path
+
+
+def test_the_committed_pages_show_the_committed_results() -> None:
+    assert papers.main(["--check"]) == 0
+
+
+def test_layers_that_papers_name_are_the_suites() -> None:
+    cases = {case.name: case for suite in SUITES.values() for case in suite()}
+    for layer in claims.CUCONV:
+        *sizes, filters, channels = map(int, layer.label.split("-"))
+        shape = cases[layer.case].shape
+        assert (sizes[0], sizes[1], filters, channels) == (
+            shape.size,
+            layer.batch,
+            shape.out_channels,
+            shape.in_channels,
+        )
+        assert (layer.sum_us is None) == (shape.filter == 1)
+    for layers in NETWORKS.values():
+        assert set(layers) <= set(cases) and all(count > 0 for count in layers.values())
+    assert NETWORKS["MobileNetV2"].total() == 17 + 34  # blocks of MobileNetV2 have one and two of them
+
+
+def test_pages_without_results_say_so(tmp_path: Path) -> None:
+    for page in papers.pages(tmp_path):
+        assert NOT_MEASURED in page.text and "What the paper reports" in page.text and not page.pictures
+
+
+def test_pages_of_all_results_leave_nothing_out(everything: Path) -> None:
+    for page in papers.pages(everything):
+        assert "not measured" not in page.text.replace("ArrayFire is not measured here", "").lower()
+        assert "## Test GPU" in page.text and page.pictures
+
+
+def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
+    text = texts(everything)
+    # cuDNN 4 (its Winograd), torch 5, the published plan 2, HNTMP and auto 1.
+    line = "| 7-1-1-256-832 | 1.83 | 4.00 | winograd | 2.00 | 2.00 | 3.12 | 3.33 | 4.00 | 5.00 | 5.00 |"
+    assert line in text["cuconv"]
+    won = " | ".join(f"{time:.2f}, 53 of 53" for time in (2.5, 3.125, 5 / 1.5, 4, 5, 5))
+    assert f"| 1x1 | 8 | 53 | 2.00, 53 of 53 | 2.00 | {won} |" in text["cuconv"]
+    assert "`cuconv/two_stage`, 5x5 at one image: 2.00 times as fast as cuDNN's fastest" in text["cuconv"]
+    assert "the paper's mean is 1.36. That it wins: **reproduces**." in text["cuconv"]
+    assert "| 1.33, 53 of 53 | 1.33, 32 of 32 | 1.33, 9 of 9 |" in text["cuconv"]  # split over two_stage
+    means = "| **over the fastest of `hntmp/*`, geomean** | 10.00 | 8.00 | 4.00 | 1.25 | 5.00 | 1.20 |"
+    assert means in text["hntmp"] and "| `hntmp/tile` | 1.00 |" in text["hntmp"]
+    separable, reuse = text["depthwise_separable"], text["row_and_column_reuse"]
+    assert "| 64 | 45 | 1.00 | 2.00 | 4.00 | 8.00 | 5.33 | 4.00 | 45 of 45 |" in separable
+    assert "Dynamic tiling gains 2.00; channel distribution, on top of it, 4.00." in separable
+    heading, picture = separable.index("### Ablation: channel"), separable.index("pointwise-ablation")
+    assert heading < picture < separable.index("### Verdict")
+    assert "| MobileNetV2 | 102 | 34.0 | 3.00 | 102 | 34.0 | 3.00 |" in separable
+    assert "| D1-30 | 16 | 30 of 30 | 0.50 | 0.67 | 1.00 | 1.33 | 2.00 |" in separable  # torch's own takes 4
+    assert "which takes 2.00 times as long as torch's" in separable
+    assert "| 3x3 | up to 1024 a side | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 |" in reuse
+    assert "| 3x3 | `filter2d/strip` |  | 10.00 | 1.50 | 1.50 | 1.50 |" in reuse
+    assert "| column and row reuse (here `filter2d/both`) | 6.50 | 6.67 |" in reuse
+    assert "| NPP | 4.90 | 6.67 |" in reuse and "| ArrayFire | 2.20 | - |" in reuse
+    assert "| CONV1-13 3x3 | 512 | 13 of 13 | 0.50 | 0.67 | 1.00 | 1.33 | 2.00 |" in reuse
+
+
+def row_of(folder: Path, case: str = "R1", batch: int = 1) -> Row:
+    (machine,) = machines(folder)
+    return machine.rows("small_batch")[case, batch]
+
+
+def test_times_of_different_measurements_make_no_ratio(tmp_path: Path) -> None:
+    """Two runs in one file and one in another, each with cuDNN's time of its own."""
+    first = {"hntmp/tile": 2.0, "+torch": 6.0, "+cudnn": 7.0}
+    second = {"cuconv/fused": 3.0, "+torch": 12.0, "+cudnn": 14.0}
+    write(tmp_path, "small_batch", first, second)
+    write(tmp_path, "small_batch", {"auto": 2.0, "+torch": 18.0, "+cudnn": 21.0}, kind="")
+    row = row_of(tmp_path)
+    tile, fused, torch = named("hntmp/tile"), named("cuconv/fused"), named("torch")
+    assert [row.ratio(torch, each) for each in (tile, fused, AUTO)] == [3.0, 4.0, 9.0]
+    assert row.ratio(fused, tile) is None and row.ratio(AUTO, tile) is None
+    assert [time and time.us for time in row.together(torch, tile, fused)] == [12.0, None, 3.0]
+    ours, theirs = row.together(tile)[0], row.together(fused)[0]
+    assert ours and theirs and over(ours, ours) == 1.0
+    with pytest.raises(ValueError, match="hntmp/tile and cuconv/fused were not timed together"):
+        over(ours, theirs)
+
+
+def test_one_peer_that_agrees_may_do_so_by_chance(tmp_path: Path) -> None:
+    """In a file that holds several runs, as another problem shows."""
+    write(tmp_path, "small_batch", {"hntmp/tile": 2.0, "+torch": 6.0}, {"cuconv/fused": 3.0, "+torch": 6.0})
+    tile, fused, torch = named("hntmp/tile"), named("cuconv/fused"), named("torch")
+    assert row_of(tmp_path).ratio(fused, tile) == 1.5
+    path = tmp_path / "test-gpu" / "small_batch_candidates.json"
+    results = load(path)
+    other = next(record for record in results.records.values() if record["case"] == "R2")
+    other["peers_us"] = {"torch": 7.0}
+    results.write(path)
+    row = row_of(tmp_path)
+    assert row.ratio(torch, tile) == 3.0
+    assert row.ratio(fused, tile) is None
+
+
+def test_pages_leave_out_ratios_of_times_that_were_not_timed_together(tmp_path: Path) -> None:
+    published = {"cuconv/two_stage": 4.0, "hntmp/tile": 2.0, "+torch": 4.0, "+im2col": 8.0}
+    write(tmp_path, "small_batch", published, {"cuconv/fused": 3.0, "+torch": 12.0, "+im2col": 13.0})
+    write(tmp_path, "small_batch", {"auto": 3.0, "+torch": 60.0, "+im2col": 61.0}, kind="")
+    text = texts(tmp_path)
+    assert (
+        "| 1x1 | 1 | 53 | 1.00, 0 of 53 | 4.00, 53 of 53 | 2.00, 53 of 53 | 20.00, 53 of 53 |"
+        in text["cuconv"]
+    )
+    assert "There are no speedups over `cuconv/two_stage`: it was not timed together" in text["cuconv"]
+    assert "and cuDNN's algorithms by name were not timed together" in text["cuconv"]
+    assert "direct (`cuconv/fused`) was not timed together with `hntmp`." in text["hntmp"]
+    assert "| 64x56x56 to 64 | 8.00 | 4.00 | 2.00 | `hntmp/tile` |" in text["hntmp"]
+    assert "| 1x1 | 53 | 2.00, 53 of 53 | 2.00, 53 of 53 |" in text["hntmp"]  # over torch and two_stage
+    assert text["cuconv"].count("and other runs: problems in it were measured more than once") == 1
+
+
+def test_kinds_of_layers_of_different_runs_are_not_added_up(everything: Path) -> None:
+    text = texts(everything)["depthwise_separable"]
+    assert "there is no total, and so no speedup to stand beside the paper's" in text
+    write(everything, "depthwise", {"auto": 2.0, "+matmul": 6.0}, kind="")
+    assert "| MobileNetV2 | 102 |" not in texts(everything)["depthwise_separable"]  # torch was not timed
+
+
+def test_only_published_plans_have_verdicts(everything: Path, tmp_path: Path) -> None:
+    gpu, cpu = Machine(tmp_path / "some-gpu"), Machine(tmp_path / "cpu-2-cores")
+    line = verdict(gpu, "filter2d/both", "3x3: 2.00 times as fast", "That it wins", False)
+    assert line == "- `filter2d/both`, 3x3: 2.00 times as fast. That it wins: **does not reproduce**."
+    for machine, plan in ((gpu, "filter2d/strip"), (gpu, "hntmp/taps"), (cpu, "filter2d/both")):
+        with pytest.raises(ValueError, match="is not a published kernel"):
+            verdict(machine, plan, "", "", True)
+    (everything / "test-gpu").rename(everything / "cpu-9-cores")
+    on_cpu = texts(everything)
+    (everything / "cpu-9-cores").rename(everything / "test-gpu")
+    committed = {path.name: path.read_text() for path in papers.FOLDER.glob("*.md")}
+    pages = [*committed.values(), *texts(everything).values()]
+    said = [line for page in pages for line in page.splitlines() if "reproduc" in line]
+    assert len(committed) == 4 and len(said) >= 8
+    for line in said:
+        plans = {word for word in line.split("`") if "/" in word and " " not in word}
+        assert line.startswith("- `") and len(plans) == 1 and plans <= set(PUBLISHED_PLANS)
+    assert not any("reproduc" in page for page in on_cpu.values())
+    assert all("No verdict: " in page for page in (*pages, *on_cpu.values()))
+
+
+def test_labels_name_plans_that_there_are() -> None:
+    """On an H200: what pages call a plan is what its records and `explain` call it."""
+    device = _core.Device.known_device("h200")
+    there = {f"filter2d/{kernel}" for kernel in filter2d.KERNELS["cuda"]}
+    for suite in ("small_batch", "depthwise"):
+        for problem in problems(SUITES[suite](), ("forward",), ("float32",), ("nchw",), (1,), on_gpu=True):
+            for method in ("hntmp", "cuconv") if suite == "small_batch" else ("depthwise",):
+                plans = _core.candidates(method, core_problem(problem), device)
+                there |= {f"{method}/{plan.candidate}" for plan in plans}
+    labels = {*PUBLISHED_PLANS, *cuconv.STAGES, *hntmp.FORMS, *row_and_column_reuse.FORMS.values()}
+    labels |= {row_and_column_reuse.STRIP, *(title.split("`")[1] for title in reuse_ablation.PLANS.values())}
+    assert labels - {"auto"} <= there
+
+
+def test_the_ablation_on_a_cpu(tmp_path: Path) -> None:
+    forms = {CPU_FORMS["fixed"]: 3.0, CPU_REFERENCE: 2.5, CPU_FORMS["dynamic"]: 2.0, "+torch": 4.0}
+    forms |= {"+onednn": 5.0}
+    write(tmp_path, "pointwise", forms, kind="_ablations", machine="cpu-9-cores")
+    text = texts(tmp_path)["depthwise_separable"]
+    assert "| 1 | 45 | 1.00 | 1.20 | 1.50 | 0.75 |" in text and "Dynamic tiling gains 1.50." in text
+
+
+def test_a_plain_run_is_taken_before_one_over_candidates(everything: Path) -> None:
+    write(everything, "small_batch", {"auto": 3.0, "+torch": 12.0, "+cudnn": 13.0}, kind="")
+    (machine,) = machines(everything)
+    row = machine.rows("small_batch")["R1", 1]
+    assert row.ratio(named("torch"), AUTO) == 4.0 and row.ratio(named("torch"), named("hntmp/*")) == 5.0
+    assert [time and time.us for time in row.together(named("im2col"), named("hntmp/*"), AUTO)] == [10, 1, 1]
+    assert row.together(named("cuconv/*"), named("npp"))[1] is None
+    assert [stem for stem, _ in machine.sources("small_batch")] == ["small_batch_candidates", "small_batch"]
+
+
+def test_what_is_stale_is_named(everything: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written, folder = [cuconv.page(list(machines(everything)))], tmp_path / "pages"
+    (folder / "pictures").mkdir(parents=True)
+    (folder / "pictures" / "old.svg").touch()
+    assert papers.stale(written, folder) == ["cuconv.md", "cuconv-test-gpu.svg", "old.svg"]
+    papers.write(written, folder)
+    assert papers.stale(written, folder) == []
+    write(everything, "small_batch", {"auto": 3.0, "+torch": 12.0, "+cudnn": 13.0}, kind="")
+    changed = [cuconv.page(list(machines(everything)))]
+    assert papers.stale(changed, folder) == ["cuconv.md", "cuconv-test-gpu.svg"]
+
+
+def test_the_same_data_draw_the_same_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    panel = Panel("a", ["x", "y"], {"one": [1.0, None], "two": [2.0, 3.0]}, "speedup", line=1.0)
+    picture = Picture("some", "title", [panel])
+    assert not picture.is_drawn(tmp_path)
+    first = picture.draw(tmp_path).read_bytes()
+    assert picture.is_drawn(tmp_path) and picture.draw(tmp_path).read_bytes() == first
+    reordered = Panel("a", ["x", "y"], {"two": [2.0, 3.0], "one": [1.0, None]}, "speedup", line=1.0)
+    assert not Picture("some", "title", [reordered]).is_drawn(tmp_path)
+    assert b"<svg" in first and len(first) < 20_000
+
+
+def test_tables() -> None:
+    head, rows = without_empty_columns(["a", "b", "c"], [["x", None, 1.5], ["y", "-", None]])
+    assert table(head, rows) == "| a | c |\n|---|---:|\n| x | 1.50 |\n| y | - |"
+    for rows in ([[1]], [[1, 2, 3]]):
+        with pytest.raises(ValueError, match="cells under 2 headings"):
+            table(["a", "b"], rows)
+        with pytest.raises(ValueError, match="not as long as the head"):
+            without_empty_columns(["a", "b"], rows)
+    assert [us(value) for value in (None, 0.1234, 12.34, 1234.5)] == ["-", "0.12", "12.3", "1234"]
