@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from simt import build as programs
 from simt import covering as problems
@@ -129,8 +129,8 @@ def any_problem(draw: st.DrawFn) -> str:
 )
 @given(lines=st.lists(any_problem(), min_size=1, max_size=12))
 def test_any_problem(driver: Path, lines: list[str]) -> None:
-    """Problems that nobody thought of."""
-    run(driver, lines)
+    """Problems that nobody thought of, of which the family runs some: hypothesis fails where none counts."""
+    assume("\nRUN " in run(driver, lines))
 
 
 @pytest.mark.parametrize("order", ORDERS)
