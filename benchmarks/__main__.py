@@ -183,7 +183,7 @@ def _chosen_cases(every: Sequence[str], patterns: str | None) -> list[str]:
 def _run_host(
     results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
 ) -> None:
-    for name in tqdm(_chosen_cases(host.cases(), case), desc="host", disable=None):
+    for name in tqdm(_chosen_cases(host.cases(device), case), desc="host", disable=None):
         for record in host.run(name, device, rounds):
             results.add(record)
     if path:

@@ -1,4 +1,4 @@
-"""Host cost of a call: layers so small that what counts is everything around their kernels."""
+"""Host cost of a call: layers so small that what counts is all around their kernels, and whole networks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import convx
+from benchmarks import networks
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
 
@@ -27,16 +28,20 @@ KINDS = ("inference_mode", "no_grad", "autocast", "with_grad", "forward_backward
 _PRECISIONS = ("float32", "bfloat16")
 
 
-def cases() -> tuple[str, ...]:
-    """ "pointwise bfloat16 channels_last"."""
-    return tuple(
-        f"{layer} {dtype} {layout}" for layer in _LAYERS for dtype in _PRECISIONS for layout in LAYOUTS
-    )
+NETWORK_KINDS = ("inference", "train_step")
+
+
+def cases(device: torch.device) -> tuple[str, ...]:
+    """ "pointwise bfloat16 channels_last", "mobilenet_v2 b1 float32 nchw"."""
+    layers = (f"{layer} {dtype} {layout}" for layer in _LAYERS for dtype in _PRECISIONS for layout in LAYOUTS)
+    return (*layers, *networks.cases(device))
 
 
 def run(case: str, device: torch.device, rounds: int) -> list[Record]:
     """A record for every kind of call: convx's layer, torch's own and convx's that is told to leave it to
-    torch, in turns, without waiting for what they enqueue."""
+    torch, or a network and the same converted; in turns, without waiting for what they enqueue."""
+    if case in networks.cases(device):
+        return _run_network(case, device, rounds)
     name, dtype, layout = case.rsplit(" ", 2)
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     torch.manual_seed(0)
@@ -52,7 +57,8 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
         if kind == "autocast" and dtype != "float32":
             continue
         with _one_thread(), _mode(kind, device):
-            times = _in_turns({key: _call(kind, layer, x) for key, layer in layers.items()}, device, rounds)
+            calls = {key: _call(kind, layer, x) for key, layer in layers.items()}
+            times = _in_turns(calls, device, rounds, _REPEATS)
         fast = times.pop("convx")
         records.append(
             {
@@ -70,6 +76,18 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
                 "peers_us": times,
             }
         )
+    return records
+
+
+def _run_network(case: str, device: torch.device, rounds: int) -> list[Record]:
+    native, converted, x = networks.pair(case, device)
+    records = []
+    for kind in NETWORK_KINDS:
+        calls = {"convx": networks.call(kind, converted, x), "torch": networks.call(kind, native, x)}
+        for call in calls.values():
+            call()  # cuDNN's and convx's choices, and memory
+        times = _in_turns(calls, device, rounds, 1)
+        records.append(networks.record(case, kind, times["convx"], times["torch"]))
     return records
 
 
@@ -93,22 +111,25 @@ def _call(kind: str, layer: nn.Module, x: Tensor) -> Callable[[], object]:
     return lambda: torch.autograd.grad(layer(leaf), tensors, grad)
 
 
-def _in_turns(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, float]:
+def _in_turns(
+    calls: dict[str, Callable[[], object]], device: torch.device, rounds: int, repeats: int
+) -> dict[str, float]:
+    """Median microseconds of a call of each; every other round in the other order, the first for nothing."""
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds + 1):
-        for name, call in calls.items():
-            times[name].append(_call_us(call, device))
+    for turn in range(rounds + 1):
+        for name in list(calls) if turn % 2 == 0 else reversed(list(calls)):
+            times[name].append(_call_us(calls[name], device, repeats))
     return {name: float(f"{statistics.median(samples[1:]):.3g}") for name, samples in times.items()}
 
 
-def _call_us(call: Callable[[], object], device: torch.device) -> float:
+def _call_us(call: Callable[[], object], device: torch.device, repeats: int) -> float:
     begin = time.perf_counter()
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         call()
     seconds = time.perf_counter() - begin  # before the synchronisation: only what the host spends
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return seconds * 1e6 / _REPEATS
+    return seconds * 1e6 / repeats
 
 
 @contextlib.contextmanager
@@ -124,13 +145,16 @@ def _one_thread() -> Iterator[None]:
 def table(records: list[Record]) -> str:
     """Microseconds of each call, torch's first, and how much of torch's time convx's takes."""
     lines = [
-        "| microseconds of a call, batch 1, 14x14 | kind | torch | convx | convx / torch | left to torch |",
+        "| microseconds of a call, layers at 14x14 | kind | torch | convx | convx / torch | left to torch |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for record in records:
         fast, peers = record["convx_us"], record["peers_us"]
+        is_layer = "native" in peers
+        case = f"{record['case']} {record['dtype']} {record['layout']}" if is_layer else record["case"]
+        left = f"{peers['native']:.1f}" if is_layer else ""
         lines.append(
-            f"| {record['case']} {record['dtype']} {record['layout']} | {record['operation']} | "
-            f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} | {peers['native']:.1f} |"
+            f"| {case} | {record['operation']} | "
+            f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} | {left} |"
         )
     return "\n".join(lines)

@@ -41,42 +41,49 @@ def cases(device: torch.device) -> tuple[str, ...]:
 
 def run(case: str, device: torch.device, rounds: int) -> list[Record]:
     """A record for every kind of run, both networks timed in turns."""
-    name, batch_text, dtype, layout = case.split(" ")
-    batch = int(batch_text[1:])
+    native, converted, x = pair(case, device)
+    records = []
+    for kind in KINDS:
+        if kind == "inference_graph" and device.type != "cuda":
+            continue
+        calls = [call(kind, model, x) for model in (native, converted)]
+        torch_us, convx_us = _in_turns(calls, device, rounds)
+        records.append(record(case, kind, convx_us, torch_us))
+    return records
+
+
+def pair(case: str, device: torch.device) -> tuple[nn.Module, nn.Module, Tensor]:
+    """The case's network, the same converted, and its images."""
+    name, batch, dtype, layout = case.split(" ")
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     torch.manual_seed(0)
     native: Any = import_torchvision().models.get_model(name, weights=None)
     native = native.to(device, DTYPES[dtype]).to(memory_format=memory_format)
     converted = copy.deepcopy(native)
     convx.convert_(converted)
-    x = torch.randn(batch, 3, SIZE, SIZE, device=device, dtype=DTYPES[dtype])
-    x = x.contiguous(memory_format=memory_format)
-    records = []
-    for kind in KINDS:
-        if kind == "inference_graph" and device.type != "cuda":
-            continue
-        calls = [_call(kind, model, x) for model in (native, converted)]
-        torch_us, convx_us = _in_turns(calls, device, rounds)
-        records.append(
-            {
-                "case": case,
-                "operation": kind,
-                "dtype": dtype,
-                "tf32": False,
-                "layout": layout,
-                "batch": batch,
-                "shape": {"size": SIZE},
-                "warm": True,
-                "convx_us": float(f"{convx_us:.4g}"),
-                "method": "call",
-                "chosen_by": "auto",
-                "peers_us": {"torch": float(f"{torch_us:.4g}")},
-            }
-        )
-    return records
+    x = torch.randn(int(batch[1:]), 3, SIZE, SIZE, device=device, dtype=DTYPES[dtype])
+    return native, converted, x.contiguous(memory_format=memory_format)
 
 
-def _call(kind: str, model: nn.Module, x: Tensor) -> Callable[[], object]:
+def record(case: str, kind: str, convx_us: float, torch_us: float) -> Record:
+    _, batch, dtype, layout = case.split(" ")
+    return {
+        "case": case,
+        "operation": kind,
+        "dtype": dtype,
+        "tf32": False,
+        "layout": layout,
+        "batch": int(batch[1:]),
+        "shape": {"size": SIZE},
+        "warm": True,
+        "convx_us": float(f"{convx_us:.4g}"),
+        "method": "call",
+        "chosen_by": "auto",
+        "peers_us": {"torch": float(f"{torch_us:.4g}")},
+    }
+
+
+def call(kind: str, model: nn.Module, x: Tensor) -> Callable[[], object]:
     if kind == "train_step":
         model.train()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -180,6 +180,16 @@ def test_host_suite(tmp_path: Path, device: str) -> None:
     assert all(set(record["peers_us"]) == {"torch", "native"} for record in records)
 
 
+def test_host_suite_has_networks(tmp_path: Path) -> None:
+    case = "resnet18 b1 float32 nchw"
+    arguments = ["--suite", "host", "--quick", "--rounds", "1", "--case", case, "--device", "cpu"]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/host.json")
+    records = list(load(path).records.values())
+    assert [record["operation"] for record in records] == list(host.NETWORK_KINDS)
+    assert f"| {case} | train_step |" in host.table(records)
+
+
 def test_summary_counts_what_is_slower() -> None:
     record = {
         "case": "D1",
