@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "methods/cuconv/sweep.h"
 #include "plan/method.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv {
 

@@ -21,7 +21,7 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
-  a.groups = number(s.groups), a.channels = number(s.channels), a.filters = number(s.filters);
+  a.groups = number(s.groups), a.channels = number(s.source_channels), a.filters = number(s.result_channels);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.result_width = number(s.result_width), a.result_plane = number(s.result_plane());
   a.filter_width = number(s.filter_width), a.taps = number(s.taps());
@@ -30,9 +30,9 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.top = number(s.top), a.left = number(s.left);
   a.pixel_blocks = divide_by(pixel_blocks);
   a.divide_taps = divide_by(s.taps());
-  a.all_filters = divide_by(s.groups * s.filters);
+  a.all_filters = divide_by(s.all_result_channels());
   a.activation = operands.activation;
-  const int64_t blocks = s.batch * s.groups * s.filters * s.taps() * pixel_blocks;
+  const int64_t blocks = s.batch * s.all_result_channels() * s.taps() * pixel_blocks;
   launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
                  static_cast<uint32_t>(threads), 0, stream, a);
 }
@@ -43,7 +43,7 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
   launch_in_turn(stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0, stream,
                  static_cast<const Accumulator<T>*>(operands.partial), static_cast<const T*>(operands.bias),
                  static_cast<T*>(operands.result), s.results(), static_cast<int>(plan["planes"]),
-                 static_cast<int>(s.result_plane()), static_cast<int>(s.groups * s.filters),
+                 static_cast<int>(s.result_plane()), static_cast<int>(s.all_result_channels()),
                  operands.activation);
 }
 
@@ -104,7 +104,7 @@ void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* w
   Pack* const pack = problem.dtype == DType::bfloat16  ? pack_warpgroup_bfloat16
                      : problem.dtype == DType::float16 ? pack_warpgroup_float16
                                                        : pack_warpgroup_tf32;
-  pack(plan, sweep_of(problem), problem.operation == Operation::input_grad, weight, packed, stream);
+  pack(plan, sweep_of(problem), weight, packed, stream);
 }
 
 }  // namespace convx::cuconv

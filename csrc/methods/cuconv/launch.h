@@ -1,8 +1,8 @@
 // The launching half of the GPU kernels.
 #pragma once
-#include "methods/cuconv/sweep.h"
 #include "plan/method.h"
 #include "platform/gpu/stream.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv {
 
@@ -26,7 +26,7 @@ using Launch = void(const Plan&, const Sweep&, const Operands&, Stream);
 Launch launch_tile_float32, launch_tile_float64, launch_tile_float16, launch_tile_bfloat16;
 Launch launch_warpgroup_tf32, launch_warpgroup_float16, launch_warpgroup_bfloat16;
 
-using Pack = void(const Plan&, const Sweep&, bool flipped, const void* weight, void* packed, Stream);
+using Pack = void(const Plan&, const Sweep&, const void* weight, void* packed, Stream);
 Pack pack_warpgroup_tf32, pack_warpgroup_float16, pack_warpgroup_bfloat16;
 
 }  // namespace convx::cuconv

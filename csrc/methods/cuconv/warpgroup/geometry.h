@@ -8,8 +8,9 @@
 #pragma once
 #include <algorithm>
 
-#include "methods/cuconv/sweep.h"
 #include "methods/cuconv/warpgroup/tiles.h"
+#include "problem/divide.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv::warpgroup {
 
@@ -52,7 +53,7 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   Geometry g{};
   g.depth = way.depth;
   g.stage_taps = way.depth * s.taps();
-  g.steps = divide_up(s.channels, step_channels(Kind));
+  g.steps = divide_up(s.source_channels, step_channels(Kind));
   g.stages = divide_up(g.steps, way.depth);
   g.planes = way.planes;
   g.plane_stages = divide_up(g.stages, way.planes);
@@ -71,7 +72,7 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   g.items = way.together == 2 ? g.places / 2 + 1 : g.places;
   const int64_t all_places = s.batch * g.image_places;
   g.images = std::min(s.batch, (g.class_places + g.image_places - 2) / g.image_places + 1);
-  g.m_tiles = divide_up(s.filters, kFilterTile);
+  g.m_tiles = divide_up(s.result_channels, kFilterTile);
   g.row_tiles = divide_up(g.m_tiles, Tile::kGroups);
   g.column_tiles = divide_up(all_places, Tile::kColumns);
   g.blocks = g.row_tiles * g.column_tiles * way.planes * s.groups;

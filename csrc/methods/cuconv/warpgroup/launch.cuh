@@ -19,7 +19,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<float*>(operands.partial);
   a.results = s.results();
-  a.channels = number(s.channels), a.filter_count = number(s.filters);
+  a.channels = number(s.source_channels), a.filter_count = number(s.result_channels);
   a.depth = number(g.depth), a.stage_taps = number(g.stage_taps), a.steps = number(g.steps);
   a.stages = number(g.stages), a.plane_stages = number(g.plane_stages), a.m_tiles = number(g.m_tiles);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
@@ -27,7 +27,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   a.result_height = number(s.result_height), a.result_width = number(s.result_width);
   a.result_plane = number(s.result_plane());
   a.batch = number(s.batch);
-  a.all_channels = number(s.groups * s.channels), a.all_filters = number(s.groups * s.filters);
+  a.all_channels = number(s.all_source_channels()), a.all_filters = number(s.all_result_channels());
   a.filter_width = number(s.filter_width), a.taps = number(s.taps());
   a.stride_h = number(s.stride_h), a.stride_w = number(s.stride_w);
   a.step_h = number(s.dilation_h), a.step_w = number(s.dilation_w);
@@ -71,19 +71,18 @@ void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands
 }
 
 template <Precision Kind>
-void pack_precision(const Plan& plan, const Sweep& s, bool flipped, const void* weight, void* packed,
-                    Stream stream) {
+void pack_precision(const Plan& plan, const Sweep& s, const void* weight, void* packed, Stream stream) {
   using T = typename matrix::Types<Kind>::Element;
   PackShape shape = {};
   shape.pieces = static_cast<uint32_t>(plan.packed_weight_bytes / kPieceBytes);
-  shape.filters = static_cast<int>(s.filters), shape.channels = static_cast<int>(s.channels);
-  shape.m_tiles = divide_by(divide_up(s.filters, kFilterTile));
+  shape.filters = static_cast<int>(s.result_channels), shape.channels = static_cast<int>(s.source_channels);
+  shape.m_tiles = divide_by(divide_up(s.result_channels, kFilterTile));
   shape.taps = divide_by(s.taps());
-  shape.steps = divide_by(divide_up(s.channels, step_channels(Kind)));
-  shape.group_step = s.filters * s.channels * s.taps();
-  shape.filter_step = (flipped ? 1 : s.channels) * s.taps();
-  shape.channel_step = (flipped ? s.filters : 1) * s.taps();
-  shape.flipped = flipped;
+  shape.steps = divide_by(divide_up(s.source_channels, step_channels(Kind)));
+  shape.group_step = s.result_channels * s.source_channels * s.taps();
+  shape.filter_step = (s.flipped ? 1 : s.source_channels) * s.taps();
+  shape.channel_step = (s.flipped ? s.result_channels : 1) * s.taps();
+  shape.flipped = s.flipped;
   launch_kernel(pack_kernel<Kind, T>, "cuconv pack", Grid{(shape.pieces + kPackThreads - 1) / kPackThreads},
                 kPackThreads, 0, stream, static_cast<const T*>(weight),
                 static_cast<Vector<uint32_t, 4>*>(packed), shape);

@@ -6,9 +6,9 @@ void launch_warpgroup_bfloat16(const Plan& plan, const Sweep& sweep, const Opera
                                Stream stream) {
   warpgroup::launch_precision<matrix::kBfloat16>(plan, sweep, operands, stream);
 }
-void pack_warpgroup_bfloat16(const Plan& plan, const Sweep& sweep, bool flipped, const void* weight,
-                             void* packed, Stream stream) {
-  warpgroup::pack_precision<matrix::kBfloat16>(plan, sweep, flipped, weight, packed, stream);
+void pack_warpgroup_bfloat16(const Plan& plan, const Sweep& sweep, const void* weight, void* packed,
+                             Stream stream) {
+  warpgroup::pack_precision<matrix::kBfloat16>(plan, sweep, weight, packed, stream);
 }
 
 }  // namespace convx::cuconv

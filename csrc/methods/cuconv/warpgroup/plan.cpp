@@ -44,7 +44,8 @@ bool is_possible(const Geometry& g, const ConvProblem& problem, const Sweep& s, 
   if (g.planes > 1 && (fills || g.stages < 2 * g.planes || !within_budget(s, g.planes, problem.dtype)))
     return false;
   const int64_t elements =
-      g.images * s.groups * std::max(s.channels * s.source_plane(), s.filters * s.result_plane());
+      g.images * s.groups *
+      std::max(s.source_channels * s.source_plane(), s.result_channels * s.result_plane());
   const int64_t packed_tiles = s.groups * g.steps * s.taps() * g.m_tiles;
   const bool countable = g.blocks < kLimit && elements < kLimit &&
                          s.batch * g.image_places + g.class_places < kLimit &&
@@ -79,7 +80,7 @@ template <Precision Kind, class Tile>
 void append_tile(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                  std::vector<Plan>& plans) {
   std::vector<Plan> ways;
-  for_each_way(s, divide_up(s.channels, step_channels(Kind)), [&](const warpgroup::Way& way) {
+  for_each_way(s, divide_up(s.source_channels, step_channels(Kind)), [&](const warpgroup::Way& way) {
     const Geometry g = warpgroup::geometry_of<Kind, Tile>(s, way);
     if (is_possible<Tile>(g, problem, s, device)) {
       ways.push_back(plan_of<Kind, Tile>(index, problem, device, s, g, way));

@@ -4,6 +4,7 @@
 
 #include "methods/depthwise/channels/tiles.h"
 #include "methods/depthwise/family.h"
+#include "problem/divide.h"
 
 namespace convx::depthwise {
 namespace {
@@ -12,10 +13,6 @@ using channels::Tile;
 
 constexpr int64_t kThreads = 128;
 constexpr int64_t kOffsets = int64_t{1} << 31;  // offsets within a tile are 32 bits
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return Support::no("runs on GPUs; this device is a CPU");

@@ -39,11 +39,10 @@ void start(const Call<T>& call) {
   a.step = narrow_int(geometry.step), a.lead = narrow_int(geometry.lead);
   a.groups_per_warp = narrow_int(geometry.groups_per_warp);
   a.group_lanes = divide_by(geometry.group_lanes), a.segments = divide_by(geometry.segments);
-  a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.result_channels);
-  a.multiplier = divide_by(
-      view.mapping == Mapping::transpose2 || view.flip ? 1 : view.result_channels / view.source_channels);
+  a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.all_result_channels());
+  a.multiplier = divide_by(view.exchanges_channels() ? 1 : view.result_channels / view.source_channels);
   a.units = static_cast<uint32_t>(geometry.units);
-  a.flip = view.flip;
+  a.flip = view.flipped;
   a.activation = call.activation;
   with_lanes(call.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
