@@ -53,7 +53,8 @@ inline double predicted_us(const ConvProblem& problem, const DeviceTraits& devic
   const double turns = static_cast<double>(warp_chunks * (t.planes_are_taps != 0 ? 1 : g.windows()));
   const double parts = t.part == 0 ? 0 : static_cast<double>(divide_up(warp_chunks, t.part));
 
-  const int64_t by_shared = device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024);
+  const int64_t by_shared =
+      device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve);
   const int64_t by_registers = device.registers_per_multiprocessor / (shape.registers * t.warps * t.lanes);
   const int64_t by_threads = device.threads_per_multiprocessor / (t.warps * t.lanes);
   const int64_t fitting = std::max<int64_t>(std::min({by_shared, by_registers, by_threads, int64_t{16}}), 1);

@@ -39,7 +39,7 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   constexpr tensor::Cost cost = tensor::cost_of<Kind, How>();
   const double units = std::max(1, device.multiprocessors);
   // Rates of an H200's multiprocessor, in bytes and instructions a microsecond.
-  const double clock = 1980 * (device.fp32_TFLOPs / units) / (51.0 / 132), fill = 26 * clock;
+  const double clock = device.clock_MHz, fill = 26 * clock;
   const Schedule& schedule = size.schedule;
   const double count = std::ceil(static_cast<double>(schedule.row_tiles * schedule.column_tiles) / units);
   const double waves = std::ceil(count / static_cast<double>(schedule.resident));

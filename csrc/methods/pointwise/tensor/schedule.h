@@ -37,9 +37,10 @@ Schedule schedule_of(const DeviceTraits& device, const Product& product, int64_t
   const int64_t columns = columns_of<How, Size>(product, batch);
   const auto resident = [&](int64_t shared_bytes) {
     const int64_t by_registers = std::max<int64_t>(
-        1, device.registers_per_multiprocessor * blocks_by_registers<Kind, Lanes, How, Tile>(0) / 65536);
+        1, device.registers_per_multiprocessor * blocks_by_registers<Kind, Lanes, How, Tile>(0) / kRegisters);
     const int64_t by_threads = device.threads_per_multiprocessor / Size::kThreads;
-    const int64_t by_shared = device.shared_bytes_per_multiprocessor / (shared_bytes + 1024);
+    const int64_t by_shared =
+        device.shared_bytes_per_multiprocessor / (shared_bytes + DeviceTraits::kSharedReserve);
     return std::clamp<int64_t>(std::min({by_shared, by_threads, by_registers}), 1, 32);
   };
   Schedule schedule{};

@@ -106,6 +106,8 @@ struct Sizes {
 template <int Lanes, Access How, class Tile>
 constexpr bool kPersistent = Lanes == 32 && (How == kRows || How == kShortRows) && Tile::kWarpDepths == 1;
 
+constexpr int kRegisters = 65536;  // of a multiprocessor, as launch bounds count them
+
 // Blocks of a multiprocessor that leave a thread the registers of its sums, and those that addresses and
 // operands take beside them.
 template <Precision Kind, int Lanes, Access How, class Tile>
@@ -117,7 +119,7 @@ constexpr int blocks_by_registers(int more) {
                      : Kind == kTf32    ? 72
                                         : 64;
   const int registers = Size::kSums + others + more;
-  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
+  const int blocks = kRegisters / (Size::kThreads * (registers > 255 ? 255 : registers));
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
 }
 
