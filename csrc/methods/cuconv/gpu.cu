@@ -49,7 +49,7 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
 
 // The kernels of an element type.
 struct Launches {
-  Launch *tile, *warpgroup;
+  Launch *tile, *tensor;
 };
 
 // packed: the filters were packed by the kernel before.
@@ -58,8 +58,8 @@ void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operand
                    bool packed, Stream stream) {
   if (plan.kernel == kTile) {
     launch.tile(plan, sweep, operands, stream);
-  } else if (plan.kernel == kWarpgroup && launch.warpgroup != nullptr) {
-    launch.warpgroup(plan, sweep, operands, packed ? stream.without_overlap() : stream);
+  } else if (plan.kernel == kTensor && launch.tensor != nullptr) {
+    launch.tensor(plan, sweep, operands, packed ? stream.without_overlap() : stream);
   } else if (plan.kernel == kProducts) {
     launch_products<T>(plan, sweep, operands, stream);
   } else {
@@ -83,15 +83,15 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands, {launch_tile_float32, launch_warpgroup_tf32}, packed,
+      return launch_stages<float>(plan, sweep, operands, {launch_tile_float32, launch_tensor_tf32}, packed,
                                   stream);
     case DType::float64:
       return launch_stages<double>(plan, sweep, operands, {launch_tile_float64, nullptr}, packed, stream);
     case DType::float16:
-      return launch_stages<float16>(plan, sweep, operands, {launch_tile_float16, launch_warpgroup_float16},
+      return launch_stages<float16>(plan, sweep, operands, {launch_tile_float16, launch_tensor_float16},
                                     packed, stream);
     case DType::bfloat16:
-      return launch_stages<bfloat16>(plan, sweep, operands, {launch_tile_bfloat16, launch_warpgroup_bfloat16},
+      return launch_stages<bfloat16>(plan, sweep, operands, {launch_tile_bfloat16, launch_tensor_bfloat16},
                                      packed, stream);
   }
 }
@@ -100,10 +100,10 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 // are packed in blocks of one.
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  if (plan.kernel != kWarpgroup) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
-  Pack* const pack = problem.dtype == DType::bfloat16  ? pack_warpgroup_bfloat16
-                     : problem.dtype == DType::float16 ? pack_warpgroup_float16
-                                                       : pack_warpgroup_tf32;
+  if (plan.kernel != kTensor) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  Pack* const pack = problem.dtype == DType::bfloat16  ? pack_tensor_bfloat16
+                     : problem.dtype == DType::float16 ? pack_tensor_float16
+                                                       : pack_tensor_tf32;
   pack(plan, sweep_of(problem), weight, packed, stream);
 }
 

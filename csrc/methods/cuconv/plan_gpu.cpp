@@ -207,7 +207,7 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
     append_best("two_stage_blocked", problem, device, s, blocked, 1, plans);
   }
   append_published(problem, device, s, plans);
-  append_warpgroup(problem, device, plans);
+  append_tensor(problem, device, plans);
 }
 
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {

@@ -1,9 +1,9 @@
 // From a tile of sums in shared memory to results: bias, activation and stores along rows.
 #pragma once
-#include "methods/cuconv/warpgroup/arguments.cuh"
+#include "methods/cuconv/tensor/arguments.cuh"
 #include "methods/epilogue.cuh"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 template <class Tile, class T>
 class Finish {
@@ -105,4 +105,4 @@ class Finish {
   const float* sums_;
 };
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

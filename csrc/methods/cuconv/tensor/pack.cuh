@@ -2,10 +2,10 @@
 // packed[group][step of channels][tap][64 filters][piece][filter][16 bytes], zeros beyond the last filter and
 // channel.
 #pragma once
-#include "methods/cuconv/warpgroup/tiles.h"
+#include "methods/cuconv/tensor/tiles.h"
 #include "methods/matrix/types.cuh"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 constexpr int kPackThreads = 256;
 
@@ -53,4 +53,4 @@ pack_kernel(const T* weight, Vector<uint32_t, 4>* packed, PackShape shape) {
          piece * kFilterTile + row] = words;
 }
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

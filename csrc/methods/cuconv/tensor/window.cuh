@@ -3,9 +3,9 @@
 #pragma once
 #include <type_traits>
 
-#include "methods/cuconv/warpgroup/arguments.cuh"
+#include "methods/cuconv/tensor/arguments.cuh"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 // Together: 1, or 2 neighbouring places, whose values of a channel are one load: half as many, and of 16 bits
 // twice as much is on its way in the same registers.
@@ -173,4 +173,4 @@ class Window {
   Values values_[kEach];
 };
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

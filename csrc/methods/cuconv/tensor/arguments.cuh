@@ -1,9 +1,9 @@
 // What the kernel is told, and what a block makes of it.
 #pragma once
-#include "methods/cuconv/warpgroup/tiles.h"
+#include "methods/cuconv/tensor/tiles.h"
 #include "methods/matrix/types.cuh"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 template <class T>
 struct Arguments {
@@ -114,4 +114,4 @@ struct Task {
   }
 };
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

@@ -1,13 +1,13 @@
 // The fused form on the matrix units of sm_90: a tile's filters times its places' channels, one tap after
 // another, all summed in registers.
 #pragma once
-#include "methods/cuconv/warpgroup/finish.cuh"
-#include "methods/cuconv/warpgroup/window.cuh"
+#include "methods/cuconv/tensor/finish.cuh"
+#include "methods/cuconv/tensor/window.cuh"
 #include "platform/gpu/overlap.h"
 #include "platform/gpu/stage.h"
 #include "platform/gpu/warpgroup.h"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 template <Precision Kind, class Tile, int Together>
 class Block {
@@ -214,7 +214,7 @@ class Block {
 
 template <Precision Kind, class Tile, int Together, class T>
 CONVX_KERNEL(Tile::kThreads, Tile::kBlocks)
-warpgroup_kernel(Arguments<T> arguments) {
+tensor_kernel(Arguments<T> arguments) {
   CONVX_SKIP_OTHER_WARPS(32);
 #if defined(CONVX_WARPGROUP_PRODUCTS) || defined(CONVX_SIMT)
   CONVX_DYNAMIC_SHARED(shared);
@@ -222,4 +222,4 @@ warpgroup_kernel(Arguments<T> arguments) {
 #endif
 }
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

@@ -2,7 +2,7 @@
 #pragma once
 #include "methods/matrix/precision.h"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 using matrix::Precision;
 
@@ -67,4 +67,4 @@ constexpr bool with_tile(int index, const Body& body) {
 }
 constexpr int kTiles = 7;
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

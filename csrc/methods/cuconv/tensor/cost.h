@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "methods/cuconv/warpgroup/geometry.h"
+#include "methods/cuconv/tensor/geometry.h"
 #include "problem/device.h"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 // Of a launch, in microseconds, and what its blocks do, in cycles: fitted to some 3100 ways of 13 layers of
 // one tap and 13 of several, at batch 1, 8 and 32 in bfloat16 and TF32 on an H200. The way with the least
@@ -52,4 +52,4 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   return cost.launch_us + std::max(rounds * block / cycles, memory);
 }
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

@@ -1,13 +1,13 @@
-// From a plan to a launch of the warpgroup kernel, for one precision.
+// From a plan to a launch of the tensor kernel, for one precision.
 #pragma once
 #include <stdexcept>
 
 #include "methods/cuconv/launch.h"
-#include "methods/cuconv/warpgroup/geometry.h"
-#include "methods/cuconv/warpgroup/kernel.cuh"
-#include "methods/cuconv/warpgroup/pack.cuh"
+#include "methods/cuconv/tensor/geometry.h"
+#include "methods/cuconv/tensor/kernel.cuh"
+#include "methods/cuconv/tensor/pack.cuh"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 template <class T>
 Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, const Operands& operands) {
@@ -62,12 +62,11 @@ void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands
   const bool found = with_tile(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     const Geometry g = geometry_of<Kind, Tile>(s, way);
-    const auto kernel =
-        way.together == 2 ? warpgroup_kernel<Kind, Tile, 2, T> : warpgroup_kernel<Kind, Tile, 1, T>;
-    launch_in_turn(kernel, "cuconv warpgroup", Grid{static_cast<uint32_t>(g.blocks)}, Tile::kThreads,
+    const auto kernel = way.together == 2 ? tensor_kernel<Kind, Tile, 2, T> : tensor_kernel<Kind, Tile, 1, T>;
+    launch_in_turn(kernel, "cuconv tensor", Grid{static_cast<uint32_t>(g.blocks)}, Tile::kThreads,
                    static_cast<uint32_t>(g.shared_bytes), stream, arguments_of<T>(g, s, way, operands));
   });
-  if (!found) throw std::logic_error("convx: no cuconv warpgroup tile for " + describe(plan));
+  if (!found) throw std::logic_error("convx: no cuconv tensor tile for " + describe(plan));
 }
 
 template <Precision Kind>
@@ -88,4 +87,4 @@ void pack_precision(const Plan& plan, const Sweep& s, const void* weight, void* 
                 static_cast<Vector<uint32_t, 4>*>(packed), shape);
 }
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

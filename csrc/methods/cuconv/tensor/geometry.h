@@ -8,11 +8,11 @@
 #pragma once
 #include <algorithm>
 
-#include "methods/cuconv/warpgroup/tiles.h"
+#include "methods/cuconv/tensor/tiles.h"
 #include "problem/divide.h"
 #include "problem/sweep.h"
 
-namespace convx::cuconv::warpgroup {
+namespace convx::cuconv::tensor {
 
 // Places of a line, or lines of an image.
 inline int64_t pitch_of(int64_t source, int64_t result, int64_t stride, int64_t span, int64_t before) {
@@ -88,4 +88,4 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   return g;
 }
 
-}  // namespace convx::cuconv::warpgroup
+}  // namespace convx::cuconv::tensor

@@ -1,0 +1,12 @@
+#include "methods/cuconv/tensor/launch.cuh"
+
+namespace convx::cuconv {
+
+void launch_tensor_tf32(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream) {
+  tensor::launch_precision<matrix::kTf32>(plan, sweep, operands, stream);
+}
+void pack_tensor_tf32(const Plan& plan, const Sweep& sweep, const void* weight, void* packed, Stream stream) {
+  tensor::pack_precision<matrix::kTf32>(plan, sweep, weight, packed, stream);
+}
+
+}  // namespace convx::cuconv
