@@ -6,6 +6,7 @@
 #include "methods/cuconv/stages/sum.cuh"
 #include "methods/packing/crsk.cuh"
 #include "platform/gpu/overlap.h"
+#include "problem/divide.h"
 
 namespace convx::cuconv {
 namespace {
@@ -47,19 +48,15 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
                  operands.activation);
 }
 
-// The kernels of an element type.
-struct Launches {
-  Launch *tile, *tensor;
-};
-
-// packed: the filters were packed by the kernel before.
+// on_units: the kernel of matrix units, where the element type has one. packed: the filters were packed by
+// the kernel before.
 template <class T>
-void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launches launch,
+void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launch* on_units,
                    bool packed, Stream stream) {
   if (plan.kernel == kTile) {
-    launch.tile(plan, sweep, operands, stream);
-  } else if (plan.kernel == kTensor && launch.tensor != nullptr) {
-    launch.tensor(plan, sweep, operands, packed ? stream.without_overlap() : stream);
+    tile::launch_typed<T>(plan, sweep, operands, stream);
+  } else if (plan.kernel == kTensor && on_units != nullptr) {
+    on_units(plan, sweep, operands, packed ? stream.without_overlap() : stream);
   } else if (plan.kernel == kProducts) {
     launch_products<T>(plan, sweep, operands, stream);
   } else {
@@ -83,15 +80,15 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands, {launch_tile_float32, launch_tensor_tf32}, packed,
+      return launch_stages<float>(plan, sweep, operands, tensor::launch_precision<matrix::kTf32>, packed,
                                   stream);
     case DType::float64:
-      return launch_stages<double>(plan, sweep, operands, {launch_tile_float64, nullptr}, packed, stream);
+      return launch_stages<double>(plan, sweep, operands, nullptr, packed, stream);
     case DType::float16:
-      return launch_stages<float16>(plan, sweep, operands, {launch_tile_float16, launch_tensor_float16},
-                                    packed, stream);
+      return launch_stages<float16>(plan, sweep, operands, tensor::launch_precision<matrix::kFloat16>, packed,
+                                    stream);
     case DType::bfloat16:
-      return launch_stages<bfloat16>(plan, sweep, operands, {launch_tile_bfloat16, launch_tensor_bfloat16},
+      return launch_stages<bfloat16>(plan, sweep, operands, tensor::launch_precision<matrix::kBfloat16>,
                                      packed, stream);
   }
 }
@@ -101,9 +98,9 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
   if (plan.kernel != kTensor) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
-  Pack* const pack = problem.dtype == DType::bfloat16  ? pack_tensor_bfloat16
-                     : problem.dtype == DType::float16 ? pack_tensor_float16
-                                                       : pack_tensor_tf32;
+  Pack* const pack = problem.dtype == DType::bfloat16  ? tensor::pack_precision<matrix::kBfloat16>
+                     : problem.dtype == DType::float16 ? tensor::pack_precision<matrix::kFloat16>
+                                                       : tensor::pack_precision<matrix::kTf32>;
   pack(plan, sweep_of(problem), weight, packed, stream);
 }
 

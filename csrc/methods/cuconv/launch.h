@@ -1,5 +1,6 @@
 // The launching half of the GPU kernels.
 #pragma once
+#include "methods/matrix/precision.h"
 #include "plan/method.h"
 #include "platform/gpu/stream.h"
 #include "problem/sweep.h"
@@ -23,10 +24,18 @@ struct Operands {
 };
 
 using Launch = void(const Plan&, const Sweep&, const Operands&, Stream);
-Launch launch_tile_float32, launch_tile_float64, launch_tile_float16, launch_tile_bfloat16;
-Launch launch_tensor_tf32, launch_tensor_float16, launch_tensor_bfloat16;
-
 using Pack = void(const Plan&, const Sweep&, const void* weight, void* packed, Stream);
-Pack pack_tensor_tf32, pack_tensor_float16, pack_tensor_bfloat16;
+
+// Defined in each folder's launch.cuh, one translation unit for each element type or precision.
+namespace tile {
+template <class T>
+void launch_typed(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream);
+}
+namespace tensor {
+template <matrix::Precision Kind>
+void launch_precision(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream);
+template <matrix::Precision Kind>
+void pack_precision(const Plan& plan, const Sweep& sweep, const void* weight, void* packed, Stream stream);
+}  // namespace tensor
 
 }  // namespace convx::cuconv

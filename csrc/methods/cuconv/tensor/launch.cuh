@@ -87,4 +87,8 @@ void pack_precision(const Plan& plan, const Sweep& s, const void* weight, void* 
                 static_cast<Vector<uint32_t, 4>*>(packed), shape);
 }
 
+// The build writes a source for each instance.
+template void launch_precision<CONVX_INSTANCE>(const Plan&, const Sweep&, const Operands&, Stream);
+template void pack_precision<CONVX_INSTANCE>(const Plan&, const Sweep&, const void*, void*, Stream);
+
 }  // namespace convx::cuconv::tensor

@@ -92,4 +92,7 @@ void launch_typed(const Plan& plan, const Sweep& sweep, const Operands& operands
   throw std::logic_error("convx: no cuconv tile for " + describe(plan));
 }
 
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const Sweep&, const Operands&, Stream);
+
 }  // namespace convx::cuconv::tile

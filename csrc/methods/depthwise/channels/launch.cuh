@@ -89,4 +89,7 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   });
 }
 
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+
 }  // namespace convx::depthwise::channels
