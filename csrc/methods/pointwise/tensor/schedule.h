@@ -24,8 +24,8 @@ struct Schedule {
 // every image have.
 template <Access How, class Size>
 int64_t columns_of(const Product& product, int64_t batch) {
-  if (How == kPlanes) return batch;
-  if (How != kShifted) return product.columns;
+  if (Form<How>::kWholeImages) return batch;
+  if (!Form<How>::kTileInImage) return product.columns;
   const int64_t columns = Size::kColumns;
   return batch * divide_up(product.columns / batch, columns) * columns;
 }
