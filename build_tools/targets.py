@@ -7,7 +7,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from build_tools import toolchain
+from build_tools import generated, toolchain
 from build_tools.toolchain import Cuda, Hip, Torch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,8 +38,13 @@ GPU_DEFINES = ["-DCONVX_GPU", "-DUSE_CUDA"]
 
 
 def sources(*patterns: str) -> list[Path]:
-    """Files under csrc that match, in a fixed order, relative to the checkout."""
-    found = {path.relative_to(ROOT) for pattern in patterns for path in (ROOT / CSRC).glob(pattern)}
+    """Files under csrc, and of those that the build writes, that match, in a fixed order, relative to the
+    checkout."""
+    written = set(generated.write())
+    found = set()
+    for folder in (CSRC, generated.FOLDER):
+        here = {path.relative_to(ROOT) for pattern in patterns for path in (ROOT / folder).glob(pattern)}
+        found |= here if folder == CSRC else here & written
     return sorted(found)
 
 

@@ -12,7 +12,7 @@ struct KnownDevice {
   const char* key;
   const char* name;
   Backend backend;
-  double bandwidth_GBps, fp32_TFLOPs;
+  double bandwidth_GBps, fp32_TFLOPs, clock_MHz;
   int lanes, multiprocessors, architecture;
   int shared_bytes_per_block, shared_bytes_per_multiprocessor;
   int registers_per_multiprocessor, threads_per_multiprocessor;
@@ -21,21 +21,24 @@ struct KnownDevice {
 constexpr int kKB = 1024;
 
 // H200: ceilings measured with an elementwise copy and a matrix product. The others: nine tenths of the
-// makers' bandwidth and eight tenths of their fp32 rate, about what copies and products reach.
+// makers' bandwidth and eight tenths of their fp32 rate, about what copies and products reach. Clocks are the
+// makers' boost clocks.
 constexpr KnownDevice kKnownDevices[] = {
-    {"a100", "NVIDIA A100", Backend::cuda, 1750, 15.6, 32, 108, 80, 163 * kKB, 164 * kKB, 65536, 2048},
-    {"h200", "NVIDIA H200", Backend::cuda, 4210, 51, 32, 132, 90, 227 * kKB, 228 * kKB, 65536, 2048},
-    {"b200", "NVIDIA B200", Backend::cuda, 7200, 60, 32, 148, 100, 227 * kKB, 228 * kKB, 65536, 2048},
-    {"mi250", "AMD Instinct MI250", Backend::hip, 1400, 18, 64, 104, 0x90a, 64 * kKB, 64 * kKB, 131072, 2048},
-    {"mi300", "AMD Instinct MI300X", Backend::hip, 4500, 65, 64, 304, 0x942, 64 * kKB, 64 * kKB, 131072,
+    {"a100", "NVIDIA A100", Backend::cuda, 1750, 15.6, 1410, 32, 108, 80, 163 * kKB, 164 * kKB, 65536, 2048},
+    {"h200", "NVIDIA H200", Backend::cuda, 4210, 51, 1980, 32, 132, 90, 227 * kKB, 228 * kKB, 65536, 2048},
+    {"b200", "NVIDIA B200", Backend::cuda, 7200, 60, 1965, 32, 148, 100, 227 * kKB, 228 * kKB, 65536, 2048},
+    {"mi250", "AMD Instinct MI250", Backend::hip, 1400, 18, 1700, 64, 104, 0x90a, 64 * kKB, 64 * kKB, 131072,
      2048},
-    {"rx6900", "AMD Radeon RX 6900 XT", Backend::hip, 460, 18, 32, 80, 0x1030, 64 * kKB, 64 * kKB, 131072,
-     1024},
-    {"rx7900", "AMD Radeon RX 7900 XTX", Backend::hip, 860, 24, 32, 96, 0x1100, 64 * kKB, 64 * kKB, 131072,
-     1024},
-    {"rx9070", "AMD Radeon RX 9070 XT", Backend::hip, 580, 19, 32, 64, 0x1201, 64 * kKB, 64 * kKB, 131072,
-     1024},
-    {"dcu-z100", "Hygon DCU Z100", Backend::hip, 900, 8, 64, 64, 0x906, 64 * kKB, 64 * kKB, 65536, 2048},
+    {"mi300", "AMD Instinct MI300X", Backend::hip, 4500, 65, 2100, 64, 304, 0x942, 64 * kKB, 64 * kKB, 131072,
+     2048},
+    {"rx6900", "AMD Radeon RX 6900 XT", Backend::hip, 460, 18, 2250, 32, 80, 0x1030, 64 * kKB, 64 * kKB,
+     131072, 1024},
+    {"rx7900", "AMD Radeon RX 7900 XTX", Backend::hip, 860, 24, 2500, 32, 96, 0x1100, 64 * kKB, 64 * kKB,
+     131072, 1024},
+    {"rx9070", "AMD Radeon RX 9070 XT", Backend::hip, 580, 19, 2970, 32, 64, 0x1201, 64 * kKB, 64 * kKB,
+     131072, 1024},
+    {"dcu-z100", "Hygon DCU Z100", Backend::hip, 900, 8, 1319, 64, 64, 0x906, 64 * kKB, 64 * kKB, 65536,
+     2048},
 };
 
 CpuIsa widest_isa() {
@@ -101,6 +104,7 @@ DeviceTraits known_device(const std::string& name) {
     device.name = known.name;
     device.bandwidth_GBps = known.bandwidth_GBps;
     device.fp32_TFLOPs = known.fp32_TFLOPs;
+    device.clock_MHz = known.clock_MHz;
     device.lanes = known.lanes;
     device.multiprocessors = known.multiprocessors;
     device.architecture = known.architecture;
@@ -126,6 +130,7 @@ DeviceTraits gpu_traits(const GpuFacts& facts) {
   device.architecture = facts.architecture;
   device.lanes = facts.lanes;
   device.multiprocessors = facts.multiprocessors;
+  device.clock_MHz = facts.clock_kHz * 1e-3;
   device.shared_bytes_per_block = facts.shared_bytes_per_block;
   device.shared_bytes_per_multiprocessor = facts.shared_bytes_per_multiprocessor;
   device.registers_per_multiprocessor = facts.registers_per_multiprocessor;

@@ -23,11 +23,15 @@ struct DeviceTraits {
   // GPU
   int lanes = 32;  // threads of a warp (wave)
   int multiprocessors = 0;
+  double clock_MHz = 0;                // the highest
   int architecture = 0;                // 80, 90, 100 on NVIDIA; 0x906, 0x90a, 0x942, 0x1030 … on AMD
   int shared_bytes_per_block = 49152;  // the opt-in maximum
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int threads_per_multiprocessor = 2048;
+  static constexpr int64_t kSharedReserve = 1024;  // bytes that CUDA takes for each resident block
+  // Cycles in a microsecond of kernels that keep all of the device busy: an H200 holds 1700 MHz.
+  double busy_cycles_per_us() const { return clock_MHz * (1700.0 / 1980); }
   bool has_bulk_copy() const { return backend == Backend::cuda && architecture >= 90; }
   bool overlaps_kernels() const { return has_bulk_copy(); }  // programmatic stream serialization
 };

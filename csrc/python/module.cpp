@@ -143,6 +143,7 @@ void bind_device(py::module_& module) {
       .def_readonly("threads", &DeviceTraits::threads)
       .def_readonly("lanes", &DeviceTraits::lanes)
       .def_readonly("multiprocessors", &DeviceTraits::multiprocessors)
+      .def_readonly("clock_MHz", &DeviceTraits::clock_MHz)
       .def_readonly("architecture", &DeviceTraits::architecture)
       .def_readonly("shared_bytes_per_block", &DeviceTraits::shared_bytes_per_block)
       .def_readonly("shared_bytes_per_multiprocessor", &DeviceTraits::shared_bytes_per_multiprocessor)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from simt import build as programs
 
+from build_tools import targets
 from build_tools.ninja_build import Made, make
 from build_tools.toolchain import cxx
 from convx import _core
@@ -134,7 +135,7 @@ def driver() -> Path:
     objects = made._objects([programs.SIMT / "driver.cpp"], ["-O1", "-DCONVX_METHOD=generated"], "_generated")
     named = f'-DCONVX_GENERATED_KERNELS="{kernels}"'
     objects += made._objects([programs.SIMT / "generated.cpp"], [*made.kernel_flags, named])
-    planner = programs.glob("csrc/methods/pointwise/generator/*.cpp") + programs.glob("csrc/problem/*.cpp")
+    planner = targets.sources("methods/pointwise/generator/*.cpp", "problem/*.cpp")
     objects += made._objects(
         [*planner, *map(Path, ("csrc/plan/method.cpp", "csrc/problem/record.cpp"))], ["-O1"]
     )

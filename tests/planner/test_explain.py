@@ -130,6 +130,7 @@ def test_gpu_traits() -> None:
     device = _planning.device(torch.device("cuda", 0))
     assert device.multiprocessors == torch.cuda.get_device_properties(0).multi_processor_count
     assert device.bandwidth_GBps > 100
+    assert device.clock_MHz > 500
     known = {_planning.device(name).name: _planning.device(name) for name in _core.Device.known_names()}
     for trait in ("architecture", "lanes", "shared_bytes_per_block", "bandwidth_GBps", "fp32_TFLOPs"):
         if device.name in known:

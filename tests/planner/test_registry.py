@@ -210,6 +210,12 @@ def test_an_unknown_method_or_device_lists_what_exists() -> None:
         _core.Device.known_device("h9000")
 
 
+def test_every_gpu_has_a_clock_that_estimates_count_by() -> None:
+    clocks = {name: _core.Device.known_device(name).clock_MHz for name in _core.Device.known_names()}
+    assert clocks["h200"] == 1980
+    assert all(1000 < clock < 4000 for clock in clocks.values())
+
+
 def test_devices_describe_themselves() -> None:
     h200 = _core.Device.known_device("h200")
     assert (h200.backend, h200.lanes, h200.architecture, h200.has_bulk_copy) == ("cuda", 32, 90, True)

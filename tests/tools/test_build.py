@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from build_tools import check_amd, targets, toolchain
+from build_tools import check_amd, generated, targets, toolchain
 from build_tools.ninja_build import Made, make
 from build_tools.toolchain import BuildError
 
@@ -188,6 +188,31 @@ def test_every_source_belongs_to_one_binary() -> None:
     assert set(listed) == set(targets.sources("**/*.cpp", "**/*.cu"))
     twice = {path for path in listed if listed.count(path) > 1}
     assert twice and all(path.parts[1] == "torch" for path in twice)
+
+
+def test_sources_are_written_for_every_launcher_and_method() -> None:
+    methods = ROOT / "csrc" / "methods"
+    launchers = [path.parent for path in methods.glob("**/launch.cuh")]
+    assert sorted(generated.LAUNCHERS) == sorted(str(path.relative_to(methods)) for path in launchers)
+    assert all((path / "launch.cuh").read_text().count("<CONVX_INSTANCE>(") >= 1 for path in launchers)
+    kernels = sorted(path.parts[-3] for path in methods.glob("*/cpu/kernels.h"))
+    assert sorted(generated.CPU_METHODS) == kernels
+    assert not [*methods.glob("**/launch_*.cu"), *methods.glob("*/cpu/cpu_*.cpp")]
+
+
+def test_written_sources_are_written_again_only_where_they_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generated, "ROOT", tmp_path)
+    written = generated.write()
+    assert written and all((tmp_path / path).is_file() for path in written)
+    old = {path: (tmp_path / path).stat().st_mtime_ns for path in written}
+    changed = tmp_path / written[0]
+    changed.write_text("// other\n")
+    os.utime(changed, ns=(1, 1))
+    generated.write()
+    assert changed.read_text() != "// other\n" and changed.stat().st_mtime_ns != 1
+    assert all((tmp_path / path).stat().st_mtime_ns == old[path] for path in written[1:])
 
 
 def test_rocm_sources_are_compiled_as_they_are(tmp_path: Path) -> None:

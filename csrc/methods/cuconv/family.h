@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "methods/cuconv/sweep.h"
 #include "plan/method.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv {
 
 // Every way to run a supported problem, best first within each candidate.
 void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
-void append_warpgroup(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 
 // Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);

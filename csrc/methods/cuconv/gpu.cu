@@ -6,6 +6,7 @@
 #include "methods/cuconv/stages/sum.cuh"
 #include "methods/packing/crsk.cuh"
 #include "platform/gpu/overlap.h"
+#include "problem/divide.h"
 
 namespace convx::cuconv {
 namespace {
@@ -21,7 +22,7 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
-  a.groups = number(s.groups), a.channels = number(s.channels), a.filters = number(s.filters);
+  a.groups = number(s.groups), a.channels = number(s.source_channels), a.filters = number(s.result_channels);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.result_width = number(s.result_width), a.result_plane = number(s.result_plane());
   a.filter_width = number(s.filter_width), a.taps = number(s.taps());
@@ -30,9 +31,9 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.top = number(s.top), a.left = number(s.left);
   a.pixel_blocks = divide_by(pixel_blocks);
   a.divide_taps = divide_by(s.taps());
-  a.all_filters = divide_by(s.groups * s.filters);
+  a.all_filters = divide_by(s.all_result_channels());
   a.activation = operands.activation;
-  const int64_t blocks = s.batch * s.groups * s.filters * s.taps() * pixel_blocks;
+  const int64_t blocks = s.batch * s.all_result_channels() * s.taps() * pixel_blocks;
   launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
                  static_cast<uint32_t>(threads), 0, stream, a);
 }
@@ -43,23 +44,19 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
   launch_in_turn(stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0, stream,
                  static_cast<const Accumulator<T>*>(operands.partial), static_cast<const T*>(operands.bias),
                  static_cast<T*>(operands.result), s.results(), static_cast<int>(plan["planes"]),
-                 static_cast<int>(s.result_plane()), static_cast<int>(s.groups * s.filters),
+                 static_cast<int>(s.result_plane()), static_cast<int>(s.all_result_channels()),
                  operands.activation);
 }
 
-// The kernels of an element type.
-struct Launches {
-  Launch *tile, *warpgroup;
-};
-
-// packed: the filters were packed by the kernel before.
+// on_units: the kernel of matrix units, where the element type has one. packed: the filters were packed by
+// the kernel before.
 template <class T>
-void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launches launch,
+void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launch* on_units,
                    bool packed, Stream stream) {
   if (plan.kernel == kTile) {
-    launch.tile(plan, sweep, operands, stream);
-  } else if (plan.kernel == kWarpgroup && launch.warpgroup != nullptr) {
-    launch.warpgroup(plan, sweep, operands, packed ? stream.without_overlap() : stream);
+    tile::launch_typed<T>(plan, sweep, operands, stream);
+  } else if (plan.kernel == kTensor && on_units != nullptr) {
+    on_units(plan, sweep, operands, packed ? stream.without_overlap() : stream);
   } else if (plan.kernel == kProducts) {
     launch_products<T>(plan, sweep, operands, stream);
   } else {
@@ -83,15 +80,15 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands, {launch_tile_float32, launch_warpgroup_tf32}, packed,
+      return launch_stages<float>(plan, sweep, operands, tensor::launch_precision<matrix::kTf32>, packed,
                                   stream);
     case DType::float64:
-      return launch_stages<double>(plan, sweep, operands, {launch_tile_float64, nullptr}, packed, stream);
+      return launch_stages<double>(plan, sweep, operands, nullptr, packed, stream);
     case DType::float16:
-      return launch_stages<float16>(plan, sweep, operands, {launch_tile_float16, launch_warpgroup_float16},
-                                    packed, stream);
+      return launch_stages<float16>(plan, sweep, operands, tensor::launch_precision<matrix::kFloat16>, packed,
+                                    stream);
     case DType::bfloat16:
-      return launch_stages<bfloat16>(plan, sweep, operands, {launch_tile_bfloat16, launch_warpgroup_bfloat16},
+      return launch_stages<bfloat16>(plan, sweep, operands, tensor::launch_precision<matrix::kBfloat16>,
                                      packed, stream);
   }
 }
@@ -100,11 +97,11 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 // are packed in blocks of one.
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  if (plan.kernel != kWarpgroup) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
-  Pack* const pack = problem.dtype == DType::bfloat16  ? pack_warpgroup_bfloat16
-                     : problem.dtype == DType::float16 ? pack_warpgroup_float16
-                                                       : pack_warpgroup_tf32;
-  pack(plan, sweep_of(problem), problem.operation == Operation::input_grad, weight, packed, stream);
+  if (plan.kernel != kTensor) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  Pack* const pack = problem.dtype == DType::bfloat16  ? tensor::pack_precision<matrix::kBfloat16>
+                     : problem.dtype == DType::float16 ? tensor::pack_precision<matrix::kFloat16>
+                                                       : tensor::pack_precision<matrix::kTf32>;
+  pack(plan, sweep_of(problem), weight, packed, stream);
 }
 
 }  // namespace convx::cuconv

@@ -1,8 +1,9 @@
 // The launching half of the GPU kernels.
 #pragma once
-#include "methods/cuconv/sweep.h"
+#include "methods/matrix/precision.h"
 #include "plan/method.h"
 #include "platform/gpu/stream.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv {
 
@@ -11,7 +12,7 @@ enum Kernel : int {
   kCpu = 0,       // cpu/
   kProducts = 1,  // stages/: the first stage as published
   kTile = 2,      // tile/: several filters and pixels a thread; one tap, a share of the channels, or all
-  kWarpgroup = 3  // warpgroup/: all taps, or a share of the channels, on the matrix units of sm_90
+  kTensor = 3     // tensor/: all taps, or a share of the channels, on the matrix units of sm_90
 };
 
 // weight is (groups * filters, channels, filter_height, filter_width) of the sweep. partial, where not null,
@@ -23,10 +24,18 @@ struct Operands {
 };
 
 using Launch = void(const Plan&, const Sweep&, const Operands&, Stream);
-Launch launch_tile_float32, launch_tile_float64, launch_tile_float16, launch_tile_bfloat16;
-Launch launch_warpgroup_tf32, launch_warpgroup_float16, launch_warpgroup_bfloat16;
+using Pack = void(const Plan&, const Sweep&, const void* weight, void* packed, Stream);
 
-using Pack = void(const Plan&, const Sweep&, bool flipped, const void* weight, void* packed, Stream);
-Pack pack_warpgroup_tf32, pack_warpgroup_float16, pack_warpgroup_bfloat16;
+// Defined in each folder's launch.cuh, one translation unit for each element type or precision.
+namespace tile {
+template <class T>
+void launch_typed(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream);
+}
+namespace tensor {
+template <matrix::Precision Kind>
+void launch_precision(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream);
+template <matrix::Precision Kind>
+void pack_precision(const Plan& plan, const Sweep& sweep, const void* weight, void* packed, Stream stream);
+}  // namespace tensor
 
 }  // namespace convx::cuconv

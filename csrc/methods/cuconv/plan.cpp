@@ -3,7 +3,6 @@
 
 #include "methods/cuconv/cuconv.h"
 #include "methods/cuconv/family.h"
-#include "methods/cuconv/sweep.h"
 #include "problem/memory.h"
 
 namespace convx::cuconv {
@@ -18,7 +17,7 @@ Support fits(const Sweep& s) {
   };
   const std::pair<int64_t, const char*> sizes[] = {
       {s.source_plane() + s.result_plane(), "the elements of an input and an output plane"},
-      {s.channels * s.taps() * 64, "64 times the elements of a filter"},
+      {s.source_channels * s.taps() * 64, "64 times the elements of a filter"},
       {std::max(s.filter_height * s.dilation_h, s.filter_width * s.dilation_w), "filter size times dilation"},
       {std::max(s.stride_h, s.stride_w), "the stride"},
       {s.source_plane() * 64, "64 times the elements of an input plane"},

@@ -57,7 +57,7 @@ void choose_window(const Sweep& s, Tiling& t) {
     return;
   }
   t.chunk = 4;
-  while (t.chunk > 1 && t.chunk / 2 >= s.channels) t.chunk /= 2;
+  while (t.chunk > 1 && t.chunk / 2 >= s.source_channels) t.chunk /= 2;
   while (t.chunk > 1 && too_large()) t.chunk /= 2;
   while (too_large()) {
     if (t.rows > 1) {
@@ -92,7 +92,8 @@ void add_planes(Plan& plan, const ConvProblem& problem, const Sweep& s, int64_t 
 void append_published(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                       std::vector<Plan>& plans) {
   const int64_t threads = std::min<int64_t>(256, round_up(s.result_plane(), device.lanes));
-  const int64_t warps = s.batch * s.groups * s.filters * s.taps() * round_up(s.result_plane(), threads) / 32;
+  const int64_t warps =
+      s.batch * s.groups * s.result_channels * s.taps() * round_up(s.result_plane(), threads) / 32;
   if (!within_budget(s, s.taps(), problem.dtype) || warps * 32 / threads > kMostBlocks) return;
   Plan plan = plan_of("two_stage", kProducts, problem, device);
   plan.tiling.emplace_back("threads", threads);
@@ -100,8 +101,8 @@ void append_published(const ConvProblem& problem, const DeviceTraits& device, co
   const Clock clock = Clock::of(device);
   // Four schedulers; about 15 cycles of a scheduler for a product of a warp, as measured on the 3x3 and 1x1
   // layers of networks, and the latency of a load for each four channels of the longest chain.
-  const double issue = static_cast<double>(warps * s.channels) * 15 / (4 * clock.processors);
-  const double chain = static_cast<double>(s.channels) * 75;
+  const double issue = static_cast<double>(warps * s.source_channels) * 15 / (4 * clock.processors);
+  const double chain = static_cast<double>(s.source_channels) * 75;
   plan.predicted_us = kLaunch_us + kFirstData_us + std::max(issue, chain) / clock.cycles_per_us +
                       sum_us(s, s.taps(), problem.dtype, device);
   plans.push_back(std::move(plan));
@@ -206,7 +207,7 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
     append_best("two_stage_blocked", problem, device, s, blocked, 1, plans);
   }
   append_published(problem, device, s, plans);
-  append_warpgroup(problem, device, plans);
+  append_tensor(problem, device, plans);
 }
 
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {

@@ -7,16 +7,13 @@
 #include <string>
 
 #include "problem/device.h"
+#include "problem/divide.h"
 #include "problem/problem.h"
 
 namespace convx::depthwise {
 
 constexpr double kLaunchUs = 2.0;     // one kernel's own cost
 constexpr double kSumSlicesUs = 1.0;  // the second kernel, overlapping the end of the first
-
-inline int64_t divide_up(int64_t value, int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 struct SliceWork {
   int64_t blocks;     // blocks that one slice takes

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "methods/filter2d/filter2d.h"
+#include "problem/divide.h"
 
 namespace convx::filter2d {
 
@@ -40,9 +41,5 @@ void append_strip(const FilterProblem& problem, const DeviceTraits& device, std:
 void append_rotation(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 // Of reuse/ where that can run the problem, of general/ elsewhere.
 void append_forms(const FilterProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
-
-inline int64_t divide_up(int64_t value, int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 }  // namespace convx::filter2d

@@ -38,13 +38,13 @@ struct Cost {
 
 // A load counts four issue slots and a shuffle two. The general kernel computes where each pixel and tap
 // lies, and waits for one pixel after the other.
-Cost cost_of(const FilterProblem& p, const ReuseForm& form, bool fixed) {
+Cost cost_of(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form, bool fixed) {
   const double taps = static_cast<double>(p.filter_height * p.filter_width);
   const Accesses accesses = accesses_of(p, form, fixed);
   const double access_slots = 4 * accesses.loads + 2 * accesses.shuffles;
   if (fixed) {
     const double slots = taps + access_slots + 8;
-    return {slots, slots * static_cast<double>(reuse::kChunkRows) * 2 / 1700};
+    return {slots, slots * static_cast<double>(reuse::kChunkRows) * 2 / device.busy_cycles_per_us()};
   }
   const double pixels = accesses_of(p, {form.candidate, false, form.rows}, fixed).loads;
   return {5 * taps + 3 * access_slots + 8, 0.04 * pixels * (form.rows ? kMaxReuseRows : 1)};
@@ -84,7 +84,7 @@ void append_form(const FilterProblem& p, const DeviceTraits& device, const Reuse
     warps = divide_up(units, lanes / segment);
   }
   if (units >= kMostUnits) return;
-  plan.predicted_us = predicted_us(p, device, cost_of(p, form, fixed), warps);
+  plan.predicted_us = predicted_us(p, device, cost_of(p, device, form, fixed), warps);
   plans.push_back(std::move(plan));
 }
 

@@ -59,9 +59,10 @@ inline double predicted_us(const Geometry& g, const Sweep& s, const ConvProblem&
   const double warps = static_cast<double>(g.warps), blocks = static_cast<double>(g.blocks);
   const double registers =
       static_cast<double>(g.tile.sums() * (problem.dtype == DType::float64 ? 2 : 1) + 70);
-  const double resident =
-      std::max(1.0, std::floor(std::min(device.registers_per_multiprocessor / (registers * warps * lanes),
-                                        device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024.0))));
+  const double resident = std::max(
+      1.0, std::floor(std::min(device.registers_per_multiprocessor / (registers * warps * lanes),
+                               device.shared_bytes_per_multiprocessor /
+                                   static_cast<double>(g.shared_bytes + DeviceTraits::kSharedReserve))));
   const double of_processor = std::ceil(blocks / processors);
   const double stages =
       std::ceil(static_cast<double>(g.channel_groups) / static_cast<double>(g.splits) / warps);

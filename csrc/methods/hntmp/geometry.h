@@ -8,53 +8,19 @@
 
 #include "methods/hntmp/tiles.h"
 #include "problem/device.h"
+#include "problem/divide.h"
+#include "problem/sweep.h"
 
 namespace convx::hntmp {
 
-// The sweep of a forward problem, or of an input gradient of stride 1: a forward sweep of flipped filters
-// over the output gradient. Channels are those of a group. The top and left padding may be negative: a crop.
-struct Sweep {
-  int64_t batch, groups, source_channels, result_channels;
-  int64_t source_height, source_width, result_height, result_width;
-  int64_t top, left, filter_height, filter_width, stride_h, stride_w, dilation_h, dilation_w;
-  int64_t taps() const { return filter_height * filter_width; }
-};
-
-inline Sweep sweep_of(const ConvProblem& p) {
-  Sweep s{};
-  s.batch = p.batch, s.groups = p.groups;
-  s.filter_height = p.filter_height, s.filter_width = p.filter_width;
-  s.stride_h = p.stride_h, s.stride_w = p.stride_w;
-  s.dilation_h = p.dilation_h, s.dilation_w = p.dilation_w;
-  if (p.operation == Operation::input_grad) {
-    s.source_channels = p.out_channels_per_group(), s.result_channels = p.in_channels_per_group();
-    s.source_height = p.out_height, s.source_width = p.out_width;
-    s.result_height = p.in_height, s.result_width = p.in_width;
-    s.top = (p.filter_height - 1) * p.dilation_h - p.padding_top;
-    s.left = (p.filter_width - 1) * p.dilation_w - p.padding_left;
-    return s;
-  }
-  s.source_channels = p.in_channels_per_group(), s.result_channels = p.out_channels_per_group();
-  s.source_height = p.in_height, s.source_width = p.in_width;
-  s.result_height = p.out_height, s.result_width = p.out_width;
-  s.top = p.padding_top, s.left = p.padding_left;
-  return s;
-}
-
 // A 1x1 filter of stride 1 without padding may see its pixels as rows of any length; tiles want this one.
 inline Sweep with_rows_of(Sweep s, int64_t width) {
-  const int64_t pixels = s.result_height * s.result_width;
-  const bool pointwise = s.taps() == 1 && s.stride_h == 1 && s.stride_w == 1 && s.top == 0 && s.left == 0 &&
-                         s.source_height == s.result_height && s.source_width == s.result_width;
-  if (pointwise && pixels % width == 0) {
+  const int64_t pixels = s.result_plane();
+  if (s.is_flat() && pixels % width == 0) {
     s.source_width = s.result_width = width;
     s.source_height = s.result_height = pixels / width;
   }
   return s;
-}
-
-constexpr int64_t divide_up(int64_t value, int64_t by) {
-  return (value + by - 1) / by;
 }
 
 // As the GPU kernels see it.

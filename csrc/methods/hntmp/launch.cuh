@@ -22,9 +22,9 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   a.result = static_cast<T*>(pointers.result);
   a.partial = plan["splits"] > 1 ? static_cast<Accumulator<T>*>(pointers.workspace) : nullptr;
-  a.source_plane = s.source_height * s.source_width;
-  a.result_plane = s.result_height * s.result_width;
-  a.results = s.batch * s.groups * s.result_channels * a.result_plane;
+  a.source_plane = s.source_plane();
+  a.result_plane = s.result_plane();
+  a.results = s.results();
   a.source_channels = whole(s.source_channels), a.result_channels = whole(s.result_channels);
   a.source_height = whole(s.source_height), a.source_width = whole(s.source_width);
   a.result_height = whole(s.result_height), a.result_width = whole(s.result_width);
@@ -105,8 +105,11 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
   launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.bias,
                  a.result, a.results, static_cast<int>(g.splits),
-                 divide_by(channels_last ? 1 : a.result_plane),
-                 divide_by(sweep.groups * sweep.result_channels), a.activation);
+                 divide_by(channels_last ? 1 : a.result_plane), divide_by(sweep.all_result_channels()),
+                 a.activation);
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
 }  // namespace convx::hntmp

@@ -61,8 +61,7 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
                  {"columns", g.tile.width},   {"warps", g.warps},
                  {"splits", g.splits},        {"block_channels", g.block_channels()}};
   if (g.splits > 1) {
-    const int64_t results = s.batch * s.groups * s.result_channels * s.result_height * s.result_width;
-    plan.workspace_bytes = g.splits * results * (problem.dtype == DType::float64 ? 8 : 4);
+    plan.workspace_bytes = g.splits * s.results() * (problem.dtype == DType::float64 ? 8 : 4);
   }
   plan.packing = packing::crsk_name(problem, g.block_channels());
   plan.packed_weight_bytes = packing::crsk_bytes(problem, g.block_channels());
@@ -108,7 +107,7 @@ Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
                              s.stride_w, s.dilation_h, s.dilation_w, std::abs(s.top), std::abs(s.left)}) {
     if (size >= kLimit / 128) return Support::no("its GPU kernels need sizes below 2^24");
   }
-  if (s.source_height * s.source_width >= kLimit || s.result_height * s.result_width >= kLimit) {
+  if (s.source_plane() >= kLimit || s.result_plane() >= kLimit) {
     return Support::no("its GPU kernels need planes of fewer than 2^31 elements");
   }
   if (s.source_channels >= kLimit / 1024 || s.result_channels >= kLimit / 1024 || s.groups >= kLimit / 1024 ||

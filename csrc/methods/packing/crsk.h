@@ -2,15 +2,15 @@
 // [C][R][S][B], so that neighbouring lanes, which own neighbouring output channels, read neighbouring values,
 // and the filters of a few input channels are one piece of memory. The last block is filled up with zeros.
 //
-// For the input gradient, which is the forward sweep of the flipped filters with both channel axes exchanged,
-// the order is "crsk B flipped": blocks of B input channels, within a block [K][R][S][B], taps reversed.
+// For the input gradient, whose sweep exchanges both channel axes, the order is "crsk B flipped": blocks of B
+// input channels, within a block [K][R][S][B], taps reversed.
 #pragma once
 #include <string>
 
 #include "plan/launch.h"
 #include "platform/gpu/stream.h"
 #include "problem/device.h"
-#include "problem/problem.h"
+#include "problem/sweep.h"
 
 namespace convx::packing {
 
@@ -26,19 +26,13 @@ struct Crsk {
 };
 
 inline Crsk crsk_of(const ConvProblem& problem, int64_t block) {
-  const bool flipped = problem.operation == Operation::input_grad;
-  const int64_t in = problem.in_channels_per_group(), out = problem.out_channels_per_group();
-  return {problem.groups,
-          flipped ? out : in,
-          flipped ? in : out,
-          problem.filter_height * problem.filter_width,
-          block,
-          flipped};
+  const Sweep s = sweep_of(problem);
+  return {s.groups, s.source_channels, s.result_channels, s.taps(), block, s.exchanges_channels()};
 }
 
 // What Plan::packing and Plan::packed_weight_bytes are for a block of that many channels.
 inline std::string crsk_name(const ConvProblem& problem, int64_t block) {
-  return "crsk " + std::to_string(block) + (problem.operation == Operation::input_grad ? " flipped" : "");
+  return "crsk " + std::to_string(block) + (crsk_of(problem, block).flipped ? " flipped" : "");
 }
 inline int64_t crsk_bytes(const ConvProblem& problem, int64_t block) {
   return crsk_of(problem, block).elements() * element_size(problem.dtype);

@@ -2,13 +2,10 @@
 #pragma once
 #include <cstdint>
 
-#include "problem/problem.h"
+#include "problem/divide.h"
+#include "problem/sweep.h"
 
 namespace convx::pointwise {
-
-inline int64_t divide_up(int64_t value, int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 // Forward and input_grad: result[rows][pixels] = filters[rows][depth] * source[depth][pixels], for each
 // group; pixels are those of the result, over the whole batch. weight_grad: result[rows][columns] =
@@ -19,29 +16,15 @@ struct Product {
 };
 
 inline Product product_of(const ConvProblem& problem) {
-  Product product;
-  const int64_t outputs = problem.batch * problem.out_height * problem.out_width;
-  product.same_pixels = problem.stride_h == 1 && problem.stride_w == 1 && problem.padding_top == 0 &&
-                        problem.padding_bottom == 0 && problem.padding_left == 0 &&
-                        problem.padding_right == 0;
-  switch (problem.operation) {
-    case Operation::forward:
-      product.rows = problem.out_channels_per_group();
-      product.depth = problem.in_channels_per_group();
-      product.columns = outputs;
-      break;
-    case Operation::input_grad:
-      product.rows = problem.in_channels_per_group();
-      product.depth = problem.out_channels_per_group();
-      product.columns = problem.batch * problem.in_height * problem.in_width;
-      break;
-    case Operation::weight_grad:
-      product.rows = problem.out_channels_per_group();
-      product.columns = problem.in_channels_per_group();
-      product.depth = outputs;
-      break;
+  const Sweep s = sweep_of(problem);
+  const int64_t pixels = problem.batch * s.result_plane();
+  const bool same_pixels = problem.stride_h == 1 && problem.stride_w == 1 && problem.padding_top == 0 &&
+                           problem.padding_bottom == 0 && problem.padding_left == 0 &&
+                           problem.padding_right == 0;
+  if (problem.operation == Operation::weight_grad) {
+    return {s.result_channels, s.source_channels, pixels, same_pixels};
   }
-  return product;
+  return {s.result_channels, pixels, s.source_channels, same_pixels};
 }
 
 }  // namespace convx::pointwise

@@ -17,11 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
+from build_tools import targets  # noqa: E402
 from build_tools.ninja_build import Made, make  # noqa: E402
 from build_tools.toolchain import BuildError, cxx  # noqa: E402
 
 SIMT = Path("tests/host/simt")
-METHODS = Path("csrc/methods")
+METHODS = Path("methods")
 FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
 # Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
@@ -41,19 +42,15 @@ RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp"]
 TEST = ["case.cpp", "reference.cpp", "runs.cpp"]
 
 
-def glob(pattern: str) -> list[Path]:
-    """Files of the checkout, relative to its root."""
-    return sorted(path.relative_to(ROOT) for path in ROOT.glob(pattern))
-
-
 def families() -> list[str]:
     """Kernel families that have a GPU launcher."""
-    return sorted({path.parent.name for path in glob(f"{FAMILIES}/*/launch*.cu")})
+    return sorted({path.parent.name for path in targets.sources(f"{FAMILIES}/*/launch*.cu")})
 
 
 def methods() -> list[str]:
     """Methods with GPU kernels that are tested as a whole: all but depthwise."""
-    return sorted({path.parts[2] for path in glob(f"{METHODS}/*/**/*.cu")} - {FAMILIES.name})
+    paths = (path.parts for path in targets.sources(f"{METHODS}/*/**/*.cu"))
+    return sorted({parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name})
 
 
 class Programs:
@@ -78,16 +75,11 @@ class Programs:
             folder = (METHODS if whole else FAMILIES) / method
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
             objects = self._objects([driver], ["-O1", tested], f"_{name}")
-            objects += self._objects(glob(f"{folder}/**/*.cu"), self.kernel_flags)
-            host = [
-                *glob(f"{folder}/**/plan*.cpp"),
-                *glob(f"{folder}/**/gpu.cpp"),
-                *glob(f"{folder}/generator/*.cpp"),
-            ]
-            objects += self._objects(host, ["-O1"])
+            objects += self._objects(targets.sources(f"{folder}/**/*.cu"), self.kernel_flags)
+            host = (f"{folder}/**/plan*.cpp", f"{folder}/**/gpu.cpp", f"{folder}/generator/*.cpp")
+            objects += self._objects(targets.sources(*host), ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
-            planner = [*glob("csrc/problem/*.cpp"), Path("csrc/plan/method.cpp")]
-            objects += self._objects(planner, ["-O1"])
+            objects += self._objects(targets.sources("problem/*.cpp", "plan/method.cpp"), ["-O1"])
         program = self.folder / name
         inputs = [*objects, *runtime]
         command = [*cxx(), *self.link_flags, *map(str, inputs), "-o", str(program)]

@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-#include "methods/cuconv/sweep.h"
 #include "plan/launch.h"
 #include "problem/device.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv {
 

@@ -17,7 +17,7 @@ struct RowProducts {
   const Sweep& s = job.sweep;
   PackedPlane plane = cuconv::packed_plane(s);
   int64_t first_image, images;
-  int64_t blocks = ceil_divide(s.filters, kFilters);
+  int64_t blocks = ceil_divide(s.result_channels, kFilters);
   int64_t positions = (s.result_height - 1) * plane.pitch + s.result_width;
   int64_t ranges = ceil_divide(positions, job.positions);
 
@@ -39,7 +39,7 @@ struct RowProducts {
     if constexpr (sizeof(T) == sizeof(A)) {
       return packed;
     } else {
-      const int64_t count = s.channels * s.taps() * kFilters;
+      const int64_t count = s.source_channels * s.taps() * kFilters;
       for (int64_t i = 0; i < count; ++i) memory[i] = widen(packed[i]);
       return memory;
     }
@@ -74,12 +74,13 @@ struct RowProducts {
 
   void run(int64_t begin, int64_t end) const {
     Scratch offset_memory(s.taps() * static_cast<int64_t>(sizeof(int64_t)));
-    Scratch weight_memory(
-        sizeof(T) == sizeof(A) ? 0 : s.channels * s.taps() * kFilters * static_cast<int64_t>(sizeof(A)));
+    Scratch weight_memory(sizeof(T) == sizeof(A)
+                              ? 0
+                              : s.source_channels * s.taps() * kFilters * static_cast<int64_t>(sizeof(A)));
     alignas(64) A sums[(kFilters * kVectors + 1) * L];
     int64_t* const offsets = offset_memory.as<int64_t>();
     list_taps(offsets);
-    const int64_t block_elements = s.channels * s.taps() * kFilters;
+    const int64_t block_elements = s.source_channels * s.taps() * kFilters;
     int64_t widened_block = -1;
     const A* weight = nullptr;
     // Ranges of one block follow one another, so that its filters stay in the cache.
@@ -92,18 +93,19 @@ struct RowProducts {
                          weight_memory.as<A>());
       }
       const int64_t channel_step = job.workspace == nullptr ? s.source_plane() : plane.elements;
-      StripSource<S> source{nullptr, s.channels, channel_step, s.taps(), offsets};
-      const int64_t first_channel = s.channels * group;
-      source.first = job.workspace == nullptr
-                         ? static_cast<const S*>(job.source) +
-                               ((first_image + image) * s.groups * s.channels + first_channel) * channel_step
-                         : static_cast<const S*>(job.workspace) +
-                               (image * s.groups * s.channels + first_channel) * channel_step;
-      const int64_t channel = group * s.filters + block * kFilters;
+      StripSource<S> source{nullptr, s.source_channels, channel_step, s.taps(), offsets};
+      const int64_t first_channel = s.source_channels * group;
+      source.first =
+          job.workspace == nullptr
+              ? static_cast<const S*>(job.source) +
+                    ((first_image + image) * s.groups * s.source_channels + first_channel) * channel_step
+              : static_cast<const S*>(job.workspace) +
+                    (image * s.groups * s.source_channels + first_channel) * channel_step;
+      const int64_t channel = group * s.result_channels + block * kFilters;
       T* const target = static_cast<T*>(job.result) +
-                        ((first_image + image) * s.groups * s.filters + channel) * s.result_plane();
+                        ((first_image + image) * s.groups * s.result_channels + channel) * s.result_plane();
       run_range(source, weight, range * job.positions, minimum((range + 1) * job.positions, positions),
-                channel, minimum(kFilters, s.filters - block * kFilters), target, sums);
+                channel, minimum(kFilters, s.result_channels - block * kFilters), target, sums);
     }
   }
 
@@ -124,9 +126,9 @@ void pack_images(const Job& job, int64_t first_image, int64_t images, const Thre
   using A = Accumulator<T>;
   const Sweep& s = job.sweep;
   const PackedPlane plane = cuconv::packed_plane(s);
-  const int64_t channels = images * s.groups * s.channels;
+  const int64_t channels = images * s.groups * s.source_channels;
   const T* const source =
-      static_cast<const T*>(job.source) + first_image * s.groups * s.channels * s.source_plane();
+      static_cast<const T*>(job.source) + first_image * s.groups * s.source_channels * s.source_plane();
   A* const packed = static_cast<A*>(job.workspace);
   pool.parallel_for(channels, ceil_divide(channels, pool.threads), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
@@ -141,8 +143,8 @@ void run_products(const Job& job, int64_t first_image, int64_t images, const Thr
   const RowProducts<T, S> products{job, job.sweep, cuconv::packed_plane(job.sweep), first_image, images};
   const int64_t tasks = products.tasks();
   const double work =
-      static_cast<double>(images * job.sweep.groups * job.sweep.filters * products.positions) *
-      static_cast<double>(job.sweep.channels * job.sweep.taps());
+      static_cast<double>(images * job.sweep.groups * job.sweep.result_channels * products.positions) *
+      static_cast<double>(job.sweep.source_channels * job.sweep.taps());
   const bool tiny = work < 1e6;  // some ten microseconds: not worth waking threads
   pool.parallel_for(tasks, tiny ? tasks : ceil_divide(tasks, pool.threads),
                     [&products](int64_t begin, int64_t end) { products.run(begin, end); });

@@ -10,7 +10,6 @@ namespace row_products {
 
 using cuconv::Job;
 using cuconv::PackedPlane;
-using cuconv::Sweep;
 
 // Packed elements q of one residue: source[first + q * stride], zeros outside.
 template <class T>

@@ -4,6 +4,7 @@
 #include "methods/cuconv/cpu/job.h"
 #include "methods/cuconv/family.h"
 #include "methods/packing/crsk.h"
+#include "problem/divide.h"
 #include "problem/memory.h"
 
 namespace convx::cuconv {
@@ -22,7 +23,7 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   const int64_t strip = strip_vectors(device.isa) * lanes, threads = std::max(device.threads, 1);
   const int64_t accumulator_bytes = problem.dtype == DType::float64 ? 8 : 4;
   const PackedPlane plane = packed_plane(s);
-  const int64_t image = s.groups * s.channels * plane.elements;
+  const int64_t image = s.groups * s.source_channels * plane.elements;
   // A flat source of enough pixels is read as it is.
   const bool packs = !s.is_flat() || s.source_plane() < strip;
   const int64_t fitting = (packed_bytes() / accumulator_bytes - kOverread) / image;
@@ -32,7 +33,7 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
 
   // Ranges of positions so that every thread has some blocks to choose from.
   const int64_t positions = (s.result_height - 1) * plane.pitch + s.result_width;
-  const int64_t blocks = divide_up(s.filters, filters),
+  const int64_t blocks = divide_up(s.result_channels, filters),
                 at_once = (packs ? images : s.batch) * s.groups * blocks;
   const int64_t ranges = std::clamp<int64_t>(divide_up(threads * 4, at_once), 1, divide_up(positions, strip));
   Plan plan;
@@ -46,8 +47,9 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   plan.packed_weight_bytes = packing::crsk_bytes(problem, filters);
 
   const double wide = problem.dtype == DType::float64 ? 2 : 1;
-  const double products = static_cast<double>(s.batch * s.groups * blocks * filters * s.channels * s.taps()) *
-                          static_cast<double>(round_up(positions, lanes));
+  const double products =
+      static_cast<double>(s.batch * s.groups * blocks * filters * s.source_channels * s.taps()) *
+      static_cast<double>(round_up(positions, lanes));
   const double rate = device.fp32_TFLOPs * 1e6 * 1.2 / wide;
   const double packed = packs ? static_cast<double>(s.batch * image) : 0;
   plan.predicted_us =

@@ -37,8 +37,9 @@ inline double predicted_us(const ConvProblem& problem, const DeviceTraits& devic
   const double fours = static_cast<double>(g.reduction) / 4;
   const double filters = shape.filters, pixels = shape.pixels;
   const double loads = 4 * (pixels + filters) * wide + 4;
-  const double weight_values = static_cast<double>(std::min(g.block_filters, s.filters) * g.reduction);
-  const bool wide_weights = g.windows() == 1 && g.reduction % 4 == 0 && s.channels * s.taps() % 4 == 0;
+  const double weight_values =
+      static_cast<double>(std::min(g.block_filters, s.result_channels) * g.reduction);
+  const bool wide_weights = g.windows() == 1 && g.reduction % 4 == 0 && s.source_channels * s.taps() % 4 == 0;
   const double source_values = static_cast<double>(t.chunk * (g.flat ? g.block_pixels : g.positions));
   const double copies = std::ceil(weight_values / (wide_weights ? 4 : 1) / lanes) +
                         std::ceil(source_values / (g.flat ? 4 : 1) / lanes);
@@ -52,7 +53,8 @@ inline double predicted_us(const ConvProblem& problem, const DeviceTraits& devic
   const double turns = static_cast<double>(warp_chunks * (t.planes_are_taps != 0 ? 1 : g.windows()));
   const double parts = t.part == 0 ? 0 : static_cast<double>(divide_up(warp_chunks, t.part));
 
-  const int64_t by_shared = device.shared_bytes_per_multiprocessor / (g.shared_bytes + 1024);
+  const int64_t by_shared =
+      device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve);
   const int64_t by_registers = device.registers_per_multiprocessor / (shape.registers * t.warps * t.lanes);
   const int64_t by_threads = device.threads_per_multiprocessor / (t.warps * t.lanes);
   const int64_t fitting = std::max<int64_t>(std::min({by_shared, by_registers, by_threads, int64_t{16}}), 1);

@@ -7,9 +7,10 @@
 #pragma once
 #include <algorithm>
 
-#include "methods/cuconv/sweep.h"
 #include "plan/method.h"
 #include "problem/device.h"
+#include "problem/divide.h"
+#include "problem/sweep.h"
 
 namespace convx::cuconv::tile {
 
@@ -62,7 +63,7 @@ inline Tiling tiling_of(const Plan& plan) {
 // Tiling::part of one that has the others.
 inline int64_t part_of(const Sweep& s, const Tiling& t, DType dtype) {
   if (dtype != DType::float32 || t.planes_are_taps != 0) return 0;
-  const int64_t chunks = divide_up(divide_up(s.channels, t.chunk), t.planes * t.warps);
+  const int64_t chunks = divide_up(divide_up(s.source_channels, t.chunk), t.planes * t.warps);
   if (chunks * t.chunk * s.taps() <= kLongestChain) return 0;
   return divide_up(kPartProducts, t.chunk * t.rows * t.columns);
 }
@@ -117,8 +118,8 @@ inline Geometry geometry_of(const Sweep& s, const Tiling& t, int64_t accumulator
     g.tiles_across = divide_up(s.result_width, width);
   }
   g.stage = round_up(g.block_filters * g.weight_pitch + t.chunk * g.channel_pitch, 4);
-  g.filter_blocks = divide_up(s.filters, g.block_filters);
-  g.chunks = divide_up(s.channels, t.chunk);
+  g.filter_blocks = divide_up(s.result_channels, g.block_filters);
+  g.chunks = divide_up(s.source_channels, t.chunk);
   g.blocks = s.batch * g.tiles_down * g.tiles_across * t.planes * s.groups * g.filter_blocks;
   const int64_t tables = g.flat ? 0 : 2 * round_up(g.reduction, 4) + g.positions;
   g.table_bytes = round_up((g.block_pixels + tables) * 4, 16);

@@ -22,14 +22,14 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   if (g.flat) {
     a.source_offset = static_cast<int64_t>(misaligned(a.source) / sizeof(T));
     a.source -= a.source_offset;
-    a.source_end = a.source_offset + s.batch * s.groups * s.channels * s.source_plane();
+    a.source_end = a.source_offset + s.batch * s.all_source_channels() * s.source_plane();
   }
   a.weight = static_cast<const T*>(operands.weight);
   a.bias = static_cast<const T*>(operands.bias);
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
-  a.groups = number(s.groups), a.channels = number(s.channels), a.filters = number(s.filters);
+  a.groups = number(s.groups), a.channels = number(s.source_channels), a.filters = number(s.result_channels);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.source_plane = number(s.source_plane());
   a.result_height = number(s.result_height), a.result_width = number(s.result_width);
@@ -44,8 +44,8 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   a.tiles = divide_by(g.tiles_down * g.tiles_across);
   a.tiles_across = divide_by(g.tiles_across);
   a.planes_are_taps = t.planes_are_taps != 0;
-  a.wide_weights =
-      g.windows() == 1 && g.reduction % 4 == 0 && s.channels * s.taps() % 4 == 0 && misaligned(a.weight) == 0;
+  a.wide_weights = g.windows() == 1 && g.reduction % 4 == 0 && s.source_channels * s.taps() % 4 == 0 &&
+                   misaligned(a.weight) == 0;
   a.warps = number(t.warps), a.chunk = number(t.chunk), a.chunks = number(g.chunks);
   a.stages = number(t.stages), a.rows = number(t.rows), a.columns = number(t.columns);
   a.windows_across = number(g.windows_across), a.windows = number(g.windows()), a.across = number(t.across);
@@ -91,5 +91,8 @@ void launch_typed(const Plan& plan, const Sweep& sweep, const Operands& operands
   }
   throw std::logic_error("convx: no cuconv tile for " + describe(plan));
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const Sweep&, const Operands&, Stream);
 
 }  // namespace convx::cuconv::tile

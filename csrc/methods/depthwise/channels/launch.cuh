@@ -5,6 +5,7 @@
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "platform/gpu/overlap.h"
+#include "problem/sweep.h"
 
 namespace convx::depthwise::channels {
 
@@ -15,16 +16,14 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
     const bool gradient = problem.operation == Operation::input_grad;
     ChannelsShape shape;
     shape.channels = static_cast<int>(problem.in_channels);
-    shape.source_height = static_cast<int>(gradient ? problem.out_height : problem.in_height);
-    shape.source_width = static_cast<int>(gradient ? problem.out_width : problem.in_width);
-    shape.result_height = static_cast<int>(gradient ? problem.in_height : problem.out_height);
-    shape.result_width = static_cast<int>(gradient ? problem.in_width : problem.out_width);
-    // The input gradient of stride 1 is a forward convolution with the filter turned.
-    shape.turn_filter = gradient && !Transposed;
-    shape.padding_top =
-        static_cast<int>(shape.turn_filter ? Filter - 1 - problem.padding_top : problem.padding_top);
-    shape.padding_left =
-        static_cast<int>(shape.turn_filter ? Filter - 1 - problem.padding_left : problem.padding_left);
+    const Sweep sweep = sweep_of(problem);
+    shape.source_height = static_cast<int>(sweep.source_height);
+    shape.source_width = static_cast<int>(sweep.source_width);
+    shape.result_height = static_cast<int>(sweep.result_height);
+    shape.result_width = static_cast<int>(sweep.result_width);
+    shape.turn_filter = sweep.flipped;
+    shape.padding_top = static_cast<int>(sweep.top);
+    shape.padding_left = static_cast<int>(sweep.left);
     const int hidden_rows = Transposed ? shape.padding_top % Stride : 0;
     const int hidden_columns = Transposed ? shape.padding_left % Stride : 0;
     shape.row_tiles = (shape.result_height + hidden_rows + kTile.rows - 1) / kTile.rows;
@@ -89,5 +88,8 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
     launch_channels_of<T, kFilter, kStride, false>(plan, problem, pointers, stream);
   });
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
 }  // namespace convx::depthwise::channels

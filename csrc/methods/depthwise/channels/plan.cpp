@@ -4,6 +4,7 @@
 
 #include "methods/depthwise/channels/tiles.h"
 #include "methods/depthwise/family.h"
+#include "problem/divide.h"
 
 namespace convx::depthwise {
 namespace {
@@ -12,10 +13,6 @@ using channels::Tile;
 
 constexpr int64_t kThreads = 128;
 constexpr int64_t kOffsets = int64_t{1} << 31;  // offsets within a tile are 32 bits
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return Support::no("runs on GPUs; this device is a CPU");
@@ -70,8 +67,6 @@ Work work_of(int64_t filter, int64_t stride, bool transposed, int64_t lane_chann
   return work;
 }
 
-constexpr double kCyclesPerMicrosecond = 1700;
-
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
   const bool gradient = problem.operation == Operation::input_grad;
@@ -99,6 +94,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     if (column_tiles * units == 0) continue;
     const int64_t blocks = divide_up(problem.in_channels / lane_channels * column_tiles, kThreads);
     const int64_t multiprocessors = std::max(1, device.multiprocessors);
+    const double cycles_per_us = device.busy_cycles_per_us();
     const int64_t resident_blocks = multiprocessors * tile.blocks;
 
     // Cache traffic: halos are read again, edges are computed for nothing; 1.5 times the memory's rate.
@@ -119,10 +115,10 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
       const int64_t total = blocks * some;
       // Warps of a scheduler: a block is one each.
       const int64_t beside = std::min<int64_t>(tile.blocks, divide_up(total, multiprocessors));
-      const double alone = work.rounds * 0.7 + work.instructions * (staged ? 1.5 : 2) / kCyclesPerMicrosecond;
-      const double together = static_cast<double>(beside) * work.instructions / kCyclesPerMicrosecond;
+      const double alone = work.rounds * 0.7 + work.instructions * (staged ? 1.5 : 2) / cycles_per_us;
+      const double together = static_cast<double>(beside) * work.instructions / cycles_per_us;
       const double prologue =
-          0.5 + static_cast<double>(beside * filter * filter) * tap_cycles / kCyclesPerMicrosecond;
+          0.5 + static_cast<double>(beside * filter * filter) * tap_cycles / cycles_per_us;
       const double us = static_cast<double>(divide_up(total, resident_blocks)) *
                         (prologue + static_cast<double>(divide_up(units, some)) * std::max(alone, together)) *
                         (1 + 0.15 / static_cast<double>(waves));  // uneven ends

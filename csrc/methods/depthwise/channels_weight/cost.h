@@ -11,12 +11,12 @@
 namespace convx::depthwise {
 
 struct ChannelsWeightWork {
-  double stream_us;     // of the traffic or the arithmetic, were all lanes at work
-  double lanes_used;    // fraction of the lanes, and of the bytes of a sector
-  double instructions;  // of a warp and a step
-  double halo;          // rows of the output gradient that a chunk reads again, of its own
-  double partial_us;    // time to write and read one slice's sums
-  int64_t steps;        // of a thread in a unit
+  double stream_us;   // of the traffic or the arithmetic, were all lanes at work
+  double lanes_used;  // fraction of the lanes, and of the bytes of a sector
+  double issue_us;    // of a warp's instructions of a step
+  double halo;        // rows of the output gradient that a chunk reads again, of its own
+  double partial_us;  // time to write and read one slice's sums
+  int64_t steps;      // of a thread in a unit
   int64_t stride;
   int64_t channels;      // of a thread
   int64_t shares;        // threads of a block that share out units
@@ -41,7 +41,7 @@ inline double channels_weight_us(const ChannelsWeightWork& work, int64_t slices)
   const double idle = static_cast<double>(rounds * work.shares * slices) / work.units - 1;
   const double streaming = work.stream_us / std::pow(work.lanes_used, 0.2) * (1 + 0.1 * work.halo) *
                            (1 + 0.1 * idle) / std::min(1.0, 1.37 * waves);
-  const double step_us = std::max(0.585 * work.stride, 0.4 * work.instructions / 1700);
+  const double step_us = std::max(0.585 * work.stride, 0.4 * work.issue_us);
   const double walking = rounds * (1.07 + work.steps * step_us) * std::ceil(waves);
   const int64_t partials = slices * work.across_tiles;
   // The second kernel has 128 loads of an output's sums in flight.

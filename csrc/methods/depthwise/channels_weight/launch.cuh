@@ -96,4 +96,8 @@ void launch_channels_weight_typed(const Plan& plan, const ConvProblem& problem, 
   }
 }
 
+// The build writes a source for each instance.
+template void launch_channels_weight_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&,
+                                                           Stream);
+
 }  // namespace convx::depthwise

@@ -101,9 +101,10 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
               1, channels_weight_resident(element, filter, stride, tile.channels, tile.columns) / threads);
       // Four schedulers share the warps of a block.
       const double together = std::max(1.0, threads / (4.0 * device.lanes));
-      const ChannelsWeightWork work{stream,   lanes_used, together * instructions, halo,   partial_us,
-                                    rows,     stride,     tile.channels,           shares, geometry.blocks,
-                                    resident, units,      geometry.across_tiles};
+      const double issue_us = together * instructions / device.busy_cycles_per_us();
+      const ChannelsWeightWork work{
+          stream, lanes_used,      issue_us, halo,  partial_us,           rows, stride, tile.channels,
+          shares, geometry.blocks, resident, units, geometry.across_tiles};
       const auto plan_of = [&](const char* candidate, int64_t slices, double predicted_us) {
         Plan plan;
         plan.candidate = candidate;

@@ -4,13 +4,10 @@
 #include <numeric>
 
 #include "methods/depthwise/cpu/job.h"
+#include "problem/divide.h"
 
 namespace convx::depthwise {
 namespace {
-
-int64_t round_up(int64_t value, int64_t by) {
-  return (value + by - 1) / by * by;
-}
 
 // How many of first, first + step, … are below limit.
 int64_t count_below(int64_t limit, int64_t first, int64_t step) {

@@ -13,10 +13,9 @@ namespace convx::depthwise {
 // NCHW, lanes along columns of NCHW with rows that stay in registers, and the path for everything.
 enum class Algorithm : uint8_t { general, rows, blocked, reuse };
 
-// Forward and input gradient are both a sweep of a filter over a source that gives a target. With stride 1
-// the input gradient is the forward sweep of the flipped filter; otherwise the sweep is transposed: source
-// pixel a meets target pixel u at tap u + pad - a * stride. In the weight gradient the source is the input
-// and the target is the output gradient.
+// Forward and input gradient are both a Sweep of a filter over a source that gives a target. In a transposed
+// one source pixel a meets target pixel u at tap u + pad - a * stride. In the weight gradient the source is
+// the input and the target is the output gradient.
 struct Job {
   Operation operation;
   DType dtype;

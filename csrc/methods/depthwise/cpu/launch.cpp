@@ -3,6 +3,7 @@
 
 #include "methods/depthwise/cpu/job.h"
 #include "methods/depthwise/depthwise.h"
+#include "problem/sweep.h"
 
 namespace convx::depthwise {
 
@@ -21,37 +22,30 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   job.batch = problem.batch;
   job.channels = problem.in_channels;
   job.multiplier = problem.out_channels_per_group();
-  job.filter_height = problem.filter_height;
-  job.filter_width = problem.filter_width;
-  job.stride_h = problem.stride_h;
-  job.stride_w = problem.stride_w;
-  job.dilation_h = problem.dilation_h;
-  job.dilation_w = problem.dilation_w;
+  const Sweep sweep = sweep_of(problem);
+  job.source_height = sweep.source_height;
+  job.source_width = sweep.source_width;
+  job.target_height = sweep.result_height;
+  job.target_width = sweep.result_width;
+  job.filter_height = sweep.filter_height;
+  job.filter_width = sweep.filter_width;
+  job.stride_h = sweep.stride_h;
+  job.stride_w = sweep.stride_w;
+  job.dilation_h = sweep.dilation_h;
+  job.dilation_w = sweep.dilation_w;
+  job.pad_top = sweep.top;
+  job.pad_left = sweep.left;
+  job.flipped = sweep.flipped;
+  job.transposed = sweep.transposed;
   job.threads = pool.threads;
   job.slices = plan["slices"];
-  job.source_height = problem.in_height;
-  job.source_width = problem.in_width;
-  job.target_height = problem.out_height;
-  job.target_width = problem.out_width;
-  job.pad_top = problem.padding_top;
-  job.pad_left = problem.padding_left;
   job.source = pointers.input;
   if (problem.operation == Operation::weight_grad) {
     job.target_grad = pointers.output_grad;
   } else if (problem.operation == Operation::input_grad) {
     job.source = pointers.output_grad;
-    job.source_height = problem.out_height;
-    job.source_width = problem.out_width;
-    job.target_height = problem.in_height;
-    job.target_width = problem.in_width;
     job.bias = nullptr;
     job.activation = Activation::none;
-    job.flipped = problem.stride_h == 1 && problem.stride_w == 1;
-    job.transposed = !job.flipped;
-    if (job.flipped) {
-      job.pad_top = (problem.filter_height - 1) * problem.dilation_h - problem.padding_top;
-      job.pad_left = (problem.filter_width - 1) * problem.dilation_w - problem.padding_left;
-    }
   }
   std::optional<Columns> columns;
   if (job.algorithm == Algorithm::general) {

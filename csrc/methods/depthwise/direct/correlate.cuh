@@ -99,6 +99,44 @@ struct CorrelateShape {
   }
 };
 
+// Where a thread's tile lies.
+struct Place {
+  int channel_begin, channel;  // the block's first, and the thread's
+  int residue_row, residue_column;
+  int u_row, u_column;  // of the tile's first result, on the lattice
+  int64_t image;
+  bool active;
+};
+
+template <bool Gradient, int Rows, int Columns>
+CONVX_DEVICE Place place_of(const CorrelateShape& shape) {
+  uint32_t block = blockIdx.x;
+  const uint32_t tile_block = shape.divide_tile_blocks.remainder(block);
+  block = shape.divide_tile_blocks.quotient(block);
+  const uint32_t residue = shape.divide_residues.remainder(block);
+  block = shape.divide_residues.quotient(block);
+  const int channel_begin = shape.divide_channel_blocks.remainder(block) * shape.block_channels;
+  const int64_t image_begin =
+      static_cast<int64_t>(shape.divide_channel_blocks.quotient(block)) * shape.block_images;
+  const int residue_row = Gradient ? shape.divide_residue_columns.quotient(residue) : 0;
+  const int residue_column = Gradient ? shape.divide_residue_columns.remainder(residue) : 0;
+
+  // Neighbouring threads take neighbouring tiles of a plane, or neighbouring channels where those are last.
+  const uint32_t inner = shape.divide_inner.remainder(threadIdx.x);
+  const uint32_t rest = shape.divide_inner.quotient(threadIdx.x);
+  const uint32_t outer = shape.divide_outer.remainder(rest);
+  const int64_t image = image_begin + shape.divide_outer.quotient(rest);
+  const int local_channel = shape.channels_last ? inner : outer;
+  const int channel = channel_begin + local_channel;
+  const int tile = tile_block * shape.block_tiles + (shape.channels_last ? outer : inner);
+  const bool active = image - image_begin < shape.block_images && image < shape.batch &&
+                      channel < shape.result_channels && tile < shape.rows.tiles * shape.columns.tiles;
+  const int tile_row = shape.divide_tile_columns.quotient(tile);
+  const int u_row = shape.rows.tile_begin(tile_row, Rows);
+  const int u_column = shape.columns.tile_begin(tile - tile_row * shape.columns.tiles, Columns);
+  return {channel_begin, channel, residue_row, residue_column, u_row, u_column, image, active};
+}
+
 constexpr int kChunk = 4;  // filter taps along a row that are fetched at once
 
 // The window of the filter [row_begin, +window_rows) x [column_begin, +kChunk window_chunks) of one phase for
@@ -127,6 +165,22 @@ CONVX_DEVICE void stage_filter(Accumulator<T>* filter, const T* weight, const Co
   }
 }
 
+// Adds kChunk taps' products to a row of results; window[c + t] is what tap t brings to result c.
+template <int Columns, class A>
+CONVX_DEVICE void add_taps(const A (&window)[Columns + kChunk], const bool (&used)[kChunk],
+                           const Vector<A, kChunk>& taps, A (&sum)[Columns]) {
+  CONVX_UNROLL
+  for (int t = 0; t < kChunk; ++t) {
+    // Taps outside the filter are skipped, not multiplied by zero: the source may hold
+    // infinities.
+    if (!used[t]) continue;
+    CONVX_UNROLL
+    for (int c = 0; c < Columns; ++c) {
+      sum[c] = multiply_add(window[c + t], taps.element[t], sum[c]);
+    }
+  }
+}
+
 // Wide: the source's columns are contiguous and its rows start at multiples of four elements, so that four
 // columns are one load.
 template <class T, bool Gradient, int Rows, int Columns, bool Wide>
@@ -141,30 +195,12 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   keep_per_lane(weight);
   keep_per_lane(bias);
   keep_per_lane(result);
-  uint32_t block = blockIdx.x;
-  const uint32_t tile_block = shape.divide_tile_blocks.remainder(block);
-  block = shape.divide_tile_blocks.quotient(block);
-  const uint32_t residue = shape.divide_residues.remainder(block);
-  block = shape.divide_residues.quotient(block);
-  const int channel_begin = shape.divide_channel_blocks.remainder(block) * shape.block_channels;
-  const int64_t image_begin =
-      static_cast<int64_t>(shape.divide_channel_blocks.quotient(block)) * shape.block_images;
-  const int residue_row = Gradient ? shape.divide_residue_columns.quotient(residue) : 0;
-  const int residue_column = Gradient ? shape.divide_residue_columns.remainder(residue) : 0;
-
-  // Neighbouring threads take neighbouring tiles of a plane, or neighbouring channels where those are last.
-  const uint32_t inner = shape.divide_inner.remainder(threadIdx.x);
-  const uint32_t rest = shape.divide_inner.quotient(threadIdx.x);
-  const uint32_t outer = shape.divide_outer.remainder(rest);
-  const int64_t image = image_begin + shape.divide_outer.quotient(rest);
-  const int local_channel = shape.channels_last ? inner : outer;
-  const int channel = channel_begin + local_channel;
-  const int tile = tile_block * shape.block_tiles + (shape.channels_last ? outer : inner);
-  const bool active = image - image_begin < shape.block_images && image < shape.batch &&
-                      channel < shape.result_channels && tile < shape.rows.tiles * shape.columns.tiles;
-  const int tile_row = shape.divide_tile_columns.quotient(tile);
-  const int u_row = shape.rows.tile_begin(tile_row, Rows);
-  const int u_column = shape.columns.tile_begin(tile - tile_row * shape.columns.tiles, Columns);
+  const Place place = place_of<Gradient, Rows, Columns>(shape);
+  const int channel_begin = place.channel_begin, channel = place.channel;
+  const int residue_row = place.residue_row, residue_column = place.residue_column;
+  const int u_row = place.u_row, u_column = place.u_column, local_channel = channel - channel_begin;
+  const int64_t image = place.image;
+  const bool active = place.active;
 
   take_turn();
   A sum[Rows][Columns];
@@ -250,16 +286,7 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
                 if (i < o || i - o >= rows) continue;
                 const Vector<A, kChunk> taps_of_row =
                     *reinterpret_cast<const Vector<A, kChunk>*>(row_filter - o * row_filter_pitch);
-                CONVX_UNROLL
-                for (int t = 0; t < kChunk; ++t) {
-                  // Taps outside the filter are skipped, not multiplied by zero: the source may hold
-                  // infinities.
-                  if (!used[t]) continue;
-                  CONVX_UNROLL
-                  for (int c = 0; c < Columns; ++c) {
-                    sum[o][c] = multiply_add(window[c + t], taps_of_row.element[t], sum[o][c]);
-                  }
-                }
+                add_taps<Columns>(window, used, taps_of_row, sum[o]);
               }
               constexpr int kKept = Wide ? 4 : Columns - 1;
               CONVX_UNROLL

@@ -5,12 +5,9 @@
 #include "methods/depthwise/direct/weight_grad.cuh"
 #include "methods/depthwise/family.h"
 #include "platform/gpu/overlap.h"
+#include "problem/divide.h"
 
 namespace convx::depthwise::direct {
-
-inline int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Distances between elements of a dense tensor.
 struct Pitch {
@@ -208,5 +205,8 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
     launch_correlation<T, false>(plan, problem, pointers, stream);
   }
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
 }  // namespace convx::depthwise::direct

@@ -4,6 +4,7 @@
 
 #include "methods/depthwise/direct/geometry.h"
 #include "methods/depthwise/family.h"
+#include "problem/divide.h"
 
 namespace convx::depthwise {
 namespace {
@@ -15,9 +16,6 @@ constexpr int64_t kLargestSize = int64_t{1} << 29;  // sums of three such stay w
 constexpr int64_t kChunk = 4;
 constexpr int64_t kFilterBytes = 16384;  // shared memory for the filter's window
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 int64_t accumulator_size(DType dtype) {
   return dtype == DType::float64 ? 8 : 4;
 }

@@ -37,6 +37,48 @@ struct WeightArguments {
   WeightShape shape;
 };
 
+// The slice's products of one tap of a channel. Where lanes are not channels, each of a warp's takes some
+// columns.
+template <int Lanes, class T, bool ChannelsLast>
+CONVX_DEVICE Accumulator<T> exact_sum(const WeightArguments<T>& arguments, int lane, int result_channel,
+                                      int filter_row, int filter_column) {
+  using A = Accumulator<T>;
+  const WeightArguments<T>& end = read_anew(arguments);
+  const WeightShape& shape = end.shape;
+  const int64_t slice = blockIdx.x / shape.channel_blocks / shape.tap_blocks;
+  const int64_t first = shape.units * slice / shape.slices;
+  const int64_t last = shape.units * (slice + 1) / shape.slices;
+  A sum = 0;
+  CONVX_NO_UNROLL
+  for (int64_t unit = first; unit < last; ++unit) {
+    const int64_t image = unit / shape.tile_rows;
+    const int tile = static_cast<int>(unit - image * shape.tile_rows);
+    const int group = shape.divide_spacing.quotient(tile);
+    const int u = group * shape.spacing * kWeightRows + tile - group * shape.spacing;
+    const ExactProducts<T> products{
+        end.input + image * shape.in_image + result_channel / shape.multiplier * shape.in_plane,
+        end.output_grad + image * shape.out_image + result_channel * shape.out_plane,
+        shape.in_height,
+        shape.in_width,
+        shape.out_height,
+        shape.out_width,
+        shape.in_row,
+        shape.out_row,
+        shape.in_column,
+        shape.out_column,
+        shape.stride_h,
+        shape.stride_w,
+        filter_row * shape.dilation_h - shape.padding_top,
+        filter_column * shape.dilation_w - shape.padding_left};
+    CONVX_NO_UNROLL
+    for (int t = 0; t < kWeightRows; ++t) {
+      sum += products.of_row(u + shape.spacing * t, ChannelsLast ? 0 : lane, shape.out_width,
+                             ChannelsLast ? 1 : Lanes);
+    }
+  }
+  return ChannelsLast ? sum : segment_sum<Lanes, Lanes>(sum);
+}
+
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>
 CONVX_KERNEL(kWeightThreads, sizeof(Accumulator<T>) == 4 && TapRows * TapColumns <= 25 ? 3 : 2)
 weight_grad(WeightArguments<T> arguments) {
@@ -155,44 +197,6 @@ weight_grad(WeightArguments<T> arguments) {
     if (lane < kTaps) partial[warp * kTaps + lane] = total;
   }
   block_barrier();
-  // The slice's products of one tap of a channel. Where lanes are not channels, each of a warp's takes some
-  // columns.
-  const auto exact_sum = [&](int result_channel, int filter_row, int filter_column) {
-    const WeightArguments<T>& end = read_anew(arguments);
-    const WeightShape& shape = end.shape;
-    const int64_t slice = blockIdx.x / shape.channel_blocks / shape.tap_blocks;
-    const int64_t first = shape.units * slice / shape.slices;
-    const int64_t last = shape.units * (slice + 1) / shape.slices;
-    A sum = 0;
-    CONVX_NO_UNROLL
-    for (int64_t unit = first; unit < last; ++unit) {
-      const int64_t image = unit / shape.tile_rows;
-      const int tile = static_cast<int>(unit - image * shape.tile_rows);
-      const int group = shape.divide_spacing.quotient(tile);
-      const int u = group * shape.spacing * kWeightRows + tile - group * shape.spacing;
-      const ExactProducts<T> products{
-          end.input + image * shape.in_image + result_channel / shape.multiplier * shape.in_plane,
-          end.output_grad + image * shape.out_image + result_channel * shape.out_plane,
-          shape.in_height,
-          shape.in_width,
-          shape.out_height,
-          shape.out_width,
-          shape.in_row,
-          shape.out_row,
-          shape.in_column,
-          shape.out_column,
-          shape.stride_h,
-          shape.stride_w,
-          filter_row * shape.dilation_h - shape.padding_top,
-          filter_column * shape.dilation_w - shape.padding_left};
-      CONVX_NO_UNROLL
-      for (int t = 0; t < kWeightRows; ++t) {
-        sum += products.of_row(u + shape.spacing * t, ChannelsLast ? 0 : lane, shape.out_width,
-                               ChannelsLast ? 1 : Lanes);
-      }
-    }
-    return ChannelsLast ? sum : segment_sum<Lanes, Lanes>(sum);
-  };
   constexpr int kWriters = ChannelsLast ? kWeightThreads : kWarps;  // threads, or warps
   CONVX_NO_UNROLL
   for (int i = ChannelsLast ? threadIdx.x : warp; i < kTaps * kColumns; i += kWriters) {
@@ -204,7 +208,8 @@ weight_grad(WeightArguments<T> arguments) {
     A value = 0;
     for (int w = 0; w < kWarps; ++w) value += partial[w * kTaps * kColumns + i];
     const int filter_row = phase + shape.period * (tap_row_begin + j);
-    if (!is_finite(value)) value = exact_sum(result_channel, filter_row, filter_column);
+    if (!is_finite(value))
+      value = exact_sum<Lanes, T, ChannelsLast>(arguments, lane, result_channel, filter_row, filter_column);
     if (!ChannelsLast && lane != 0) continue;
     const int64_t taps = static_cast<int64_t>(shape.filter_height) * shape.filter_width;
     const int64_t index = result_channel * taps + filter_row * shape.filter_width + filter_column;

@@ -2,6 +2,7 @@
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane/kernel.cuh"
 #include "platform/gpu/overlap.h"
+#include "problem/sweep.h"
 
 namespace convx::depthwise {
 namespace {
@@ -21,7 +22,7 @@ plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, c
   a.period = static_cast<uint32_t>(shares.period);
   a.slices = static_cast<uint32_t>(plan["slices"]);
   a.bulk = is_aligned(a.source, 16) && is_aligned(a.result, 16);
-  a.flip = !forward;
+  a.flip = sweep_of(problem).flipped;
   a.activation = forward ? problem.activation : Activation::none;
   return a;
 }

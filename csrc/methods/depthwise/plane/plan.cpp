@@ -9,7 +9,6 @@ namespace {
 
 constexpr int64_t kLargestChannels = int64_t{1} << 24;  // channel * lanes fits 31 bits
 constexpr int64_t kBarrierBytes = 512;                  // static shared memory, rounded up
-constexpr int64_t kBlockReserve = 1024;                 // of each resident block
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return Support::no("runs on GPUs");
@@ -59,9 +58,10 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   // A block for each multiprocessor comes first where there is little to do.
   const int64_t most = std::max<int64_t>(1, std::min<int64_t>(tile.warps * 32 / device.lanes, fitting));
   const int64_t warps = std::clamp<int64_t>(shares.chunks / processors, 1, most);
-  const int64_t blocks = std::clamp<int64_t>(
-      device.shared_bytes_per_multiprocessor / (warps * warp_bytes + kBarrierBytes + kBlockReserve), 1,
-      tile.min_blocks * most / warps);
+  const int64_t blocks =
+      std::clamp<int64_t>(device.shared_bytes_per_multiprocessor /
+                              (warps * warp_bytes + kBarrierBytes + DeviceTraits::kSharedReserve),
+                          1, tile.min_blocks * most / warps);
   const int64_t resident = processors * blocks * warps;
   const int64_t rounds = (shares.chunks + shares.period - 1) / shares.period;
   const int64_t slices = std::clamp<int64_t>(resident / shares.period, 1, rounds);
@@ -73,9 +73,9 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const double stream = std::max(problem.bytes() / (device.bandwidth_GBps * 1e3),
                                  problem.flops() / (device.fp32_TFLOPs * 1e6)) /
                         efficiency(problem, device);
-  // Small problems: a lane's own instructions, at two cycles each of 1.7 GHz, and bandwidth that too few
+  // Small problems: a lane's own instructions, at two cycles each, and bandwidth that too few
   // warps leave unused.
-  const double lane_us = 49.0 * (filter * filter + 6) * 2 / 1700;
+  const double lane_us = 49.0 * (filter * filter + 6) * 2 / device.busy_cycles_per_us();
   const double warps_used = static_cast<double>(std::min(shares.chunks, shares.period * slices));
   const double full =
       std::min(1.0, warps_used * device.lanes / 32 / (10.0 * static_cast<double>(processors)));

@@ -47,9 +47,9 @@ inline Geometry geometry_of(const View& view, int64_t filter) {
   geometry.strips =
       strip::divide_up(view.result_width - geometry.first_result_column, strip_of(view.mapping));
   geometry.tiles = strip::divide_up(view.result_height - geometry.first_result_row, rows_of(view.mapping));
-  geometry.source_plane = view.source_height * view.source_width;
-  geometry.result_plane = view.result_height * view.result_width;
-  geometry.planes = view.batch * view.result_channels;
+  geometry.source_plane = view.source_plane();
+  geometry.result_plane = view.result_plane();
+  geometry.planes = view.batch * view.all_result_channels();
   return geometry;
 }
 

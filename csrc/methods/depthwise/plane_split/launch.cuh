@@ -30,8 +30,8 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   a.first_result_row = static_cast<int>(geometry.first_result_row);
   a.first_result_column = static_cast<int>(geometry.first_result_column);
   a.strips = divide_by(geometry.strips), a.units = divide_by(geometry.units());
-  a.channels = divide_by(view.result_channels);
-  a.flip = view.flip;
+  a.channels = divide_by(view.all_result_channels());
+  a.flip = view.flipped;
   a.activation = forward ? problem.activation : Activation::none;
   return a;
 }
@@ -58,5 +58,8 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
     });
   });
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
 }  // namespace convx::depthwise::plane_split

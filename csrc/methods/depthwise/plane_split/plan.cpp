@@ -72,15 +72,16 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   plan.kernel = kPlaneSplit;
   plan.tiling = {{"lanes", device.lanes}, {"threads", threads}, {"planes", planes}};
   // Bound by instructions where not by latency: about one for each multiply-add, load from shared memory and
-  // edge, on four schedulers at 1.7 GHz.
+  // edge, on four schedulers.
   const bool transposed = view.mapping == Mapping::transpose2;
   const double results = plane_split::strip_of(view.mapping) * plane_split::rows_of(view.mapping);
   const double taps = static_cast<double>(filter * filter) / (transposed ? 4 : 1);
   const double instructions = results * taps * 1.5 + static_cast<double>(filter * filter) + 130;
   const double warps = static_cast<double>(geometry.planes * geometry.units()) / 32;
-  const double issue = warps * instructions / (static_cast<double>(processors) * 4 * 1700 * 0.7);
+  const double cycles_per_us = device.busy_cycles_per_us();
+  const double issue = warps * instructions / (static_cast<double>(processors) * 4 * cycles_per_us * 0.7);
   const double stream = problem.bytes() / (device.bandwidth_GBps * 1e3) / 0.75;
-  plan.predicted_us = 2.2 + instructions / 1700 + std::max(issue, stream);
+  plan.predicted_us = 2.2 + instructions / cycles_per_us + std::max(issue, stream);
   plans.push_back(std::move(plan));
 }
 

@@ -45,11 +45,12 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     const int64_t shared = plane_weight_shared_bytes(problem, lanes, warps);
     // Two blocks a multiprocessor, so that one fills its stages while the other sums its warps up.
     if (warps > 1 &&
-        shared > std::max(device.shared_bytes_per_multiprocessor, device.shared_bytes_per_block) / 2 - 1024)
+        shared > std::max(device.shared_bytes_per_multiprocessor, device.shared_bytes_per_block) / 2 -
+                     DeviceTraits::kSharedReserve)
       break;
     const int64_t per_multiprocessor =
         std::max(device.shared_bytes_per_multiprocessor, device.shared_bytes_per_block);
-    const int64_t blocks = std::min(per_multiprocessor / (shared + 1024),
+    const int64_t blocks = std::min(per_multiprocessor / (shared + DeviceTraits::kSharedReserve),
                                     device.registers_per_multiprocessor / (128 * warps * lanes));
     const int64_t resident = std::max(device.multiprocessors, 1) * std::max<int64_t>(1, blocks);
     const Slices slices =

@@ -6,43 +6,19 @@
 // into segments, whose groups have a lane on each side that only loads.
 #pragma once
 #include "methods/depthwise/strip/tiles.h"
-#include "problem/problem.h"
+#include "problem/sweep.h"
 
 namespace convx::depthwise::strip {
 
-// The operation as a correlation or its transpose from a source to a result.
-struct View {
-  Mapping mapping = Mapping::correlate1;
-  bool flip = false;  // the filter is read backwards
-  int64_t batch, source_channels, result_channels;
-  int64_t source_height, source_width, result_height, result_width;
-  int64_t top, left;  // padding; may be negative
+// The operation as a correlation or its transpose from a source to a result, of the same stride both ways.
+struct View : Sweep {
+  Mapping mapping;
 };
 
 inline View view_of(const ConvProblem& p) {
-  View view{};
-  view.batch = p.batch;
-  if (p.operation == Operation::forward) {
-    view.mapping = p.stride_h == 1 ? Mapping::correlate1 : Mapping::correlate2;
-    view.source_channels = p.in_channels, view.result_channels = p.out_channels;
-    view.source_height = p.in_height, view.source_width = p.in_width;
-    view.result_height = p.out_height, view.result_width = p.out_width;
-    view.top = p.padding_top, view.left = p.padding_left;
-    return view;
-  }
-  view.source_channels = p.out_channels, view.result_channels = p.in_channels;
-  view.source_height = p.out_height, view.source_width = p.out_width;
-  view.result_height = p.in_height, view.result_width = p.in_width;
-  view.top = p.padding_top, view.left = p.padding_left;
-  if (p.stride_h == 1) {
-    // Padding beyond the filter less one crops the gradient of an unpadded convolution.
-    view.flip = true;
-    view.top = p.filter_height - 1 - p.padding_top;
-    view.left = p.filter_width - 1 - p.padding_left;
-  } else {
-    view.mapping = Mapping::transpose2;
-  }
-  return view;
+  const Sweep sweep = sweep_of(p);
+  const Mapping correlation = p.stride_h == 1 ? Mapping::correlate1 : Mapping::correlate2;
+  return {sweep, sweep.transposed ? Mapping::transpose2 : correlation};
 }
 
 inline int64_t divide_up(int64_t value, int64_t divisor) {  // for any sign of value
@@ -111,7 +87,7 @@ inline Geometry geometry_of(const View& view, int64_t filter, const Tile& tile, 
   if (end < source_end) end = source_end;
   geometry.strips = end - geometry.first_strip;
   choose_step(geometry, lanes);
-  geometry.units = view.batch * view.result_channels * geometry.row_tiles * geometry.segments;
+  geometry.units = view.batch * view.all_result_channels() * geometry.row_tiles * geometry.segments;
   return geometry;
 }
 

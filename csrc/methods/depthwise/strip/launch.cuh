@@ -39,11 +39,10 @@ void start(const Call<T>& call) {
   a.step = narrow_int(geometry.step), a.lead = narrow_int(geometry.lead);
   a.groups_per_warp = narrow_int(geometry.groups_per_warp);
   a.group_lanes = divide_by(geometry.group_lanes), a.segments = divide_by(geometry.segments);
-  a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.result_channels);
-  a.multiplier = divide_by(
-      view.mapping == Mapping::transpose2 || view.flip ? 1 : view.result_channels / view.source_channels);
+  a.row_tiles = divide_by(geometry.row_tiles), a.result_channels = divide_by(view.all_result_channels());
+  a.multiplier = divide_by(view.exchanges_channels() ? 1 : view.result_channels / view.source_channels);
   a.units = static_cast<uint32_t>(geometry.units);
-  a.flip = view.flip;
+  a.flip = view.flipped;
   a.activation = call.activation;
   with_lanes(call.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
@@ -117,5 +116,8 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
                  [&](auto mapping) { start_mapping<T, kFilter, mapping.value>(call, variant); });
   });
 }
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
 }  // namespace convx::depthwise::strip

@@ -105,11 +105,11 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
   const double stream = std::max(problem.bytes() / (device.bandwidth_GBps * 1e3),
                                  problem.flops() / (device.fp32_TFLOPs * 1e6)) /
                         efficiency(problem, view, variant);
-  // Small problems: a lane's own instructions, at two cycles each of 1.7 GHz, and bandwidth that too few
+  // Small problems: a lane's own instructions, at two cycles each, and bandwidth that too few
   // warps leave unused.
   const double results = strip::result_columns(view.mapping, tile.columns);
   const double taps = static_cast<double>(filter * filter) / (view.mapping == Mapping::transpose2 ? 4 : 1);
-  const double lane_us = (tile.rows * results * (taps + 6) + 60) * 2 / 1700;
+  const double lane_us = (tile.rows * results * (taps + 6) + 60) * 2 / device.busy_cycles_per_us();
   const double warps = static_cast<double>(geometry.warps() * device.lanes / 32);
   const double full = std::min(1.0, warps / (16.0 * std::max(device.multiprocessors, 1)));
   plan.predicted_us = 2 + lane_us + stream / std::max(full, 0.1);

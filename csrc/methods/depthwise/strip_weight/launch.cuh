@@ -89,4 +89,8 @@ void launch_strip_weight_typed(const Plan& plan, const ConvProblem& problem, con
   }
 }
 
+// The build writes a source for each instance.
+template void launch_strip_weight_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&,
+                                                        Stream);
+
 }  // namespace convx::depthwise

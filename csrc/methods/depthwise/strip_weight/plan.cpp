@@ -41,8 +41,10 @@ void append_tiling(const ConvProblem& problem, const DeviceTraits& device, int64
   const double stream = stream_us(problem, device, efficiency(problem, columns, aligned));
   const double slice_us = problem.out_channels * problem.filter_height * problem.filter_width * 8.0 /
                           (device.bandwidth_GBps * 1e3);
+  // Launch bounds share out the registers of an NVIDIA multiprocessor.
+  constexpr int64_t kRegisters = 65536;
   const int64_t registers =
-      65536 / strip_weight_threads(device.lanes, problem.filter_height, columns, aligned);
+      kRegisters / strip_weight_threads(device.lanes, problem.filter_height, columns, aligned);
   Plan best;
   for (const int64_t threads :
        {int64_t{128}, strip_weight_threads(device.lanes, problem.filter_height, columns, aligned)}) {

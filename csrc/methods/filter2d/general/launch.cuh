@@ -50,4 +50,7 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   return rows > 1 ? start<T, false, kRows>(a, lanes, stream) : start<T, false, 1>(a, lanes, stream);
 }
 
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const FilterProblem&, const FilterPointers&, Stream);
+
 }  // namespace convx::filter2d::general

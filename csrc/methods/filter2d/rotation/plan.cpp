@@ -28,8 +28,8 @@ void append_rotation(const FilterProblem& p, const DeviceTraits& device, std::ve
   const double issue_us = instructions * threads / (device.fp32_TFLOPs / 2 * 1e6);
   const double bytes_us = ragged * p.bytes() / (device.bandwidth_GBps * 1e3);
   const double full = std::min(1.0, threads / (16.0 * 32 * std::max(device.multiprocessors, 1)));
-  // Small images: a lane's own instructions, at two cycles each of 1.7 GHz, and its wait for every image row.
-  const double lane_us = instructions * 2 / 1700 + image_rows * 0.1;
+  // Small images: a lane's own instructions, at two cycles each, and its wait for every image row.
+  const double lane_us = instructions * 2 / device.busy_cycles_per_us() + image_rows * 0.1;
   plan.predicted_us = 2 + lane_us + std::max(bytes_us / std::max(full, 0.1), issue_us) / 0.75;
   plans.push_back(std::move(plan));
 }

@@ -94,4 +94,7 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   throw std::logic_error("convx: no strip kernel for " + describe(problem));
 }
 
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const FilterProblem&, const FilterPointers&, Stream);
+
 }  // namespace convx::filter2d::strip

@@ -58,10 +58,10 @@ void append_variant(const FilterProblem& p, const DeviceTraits& device, Variant 
       lanes_spent * (side * side + 5 + conversions) * static_cast<double>(p.result_elements());
   const double bytes_us = p.bytes() / (device.bandwidth_GBps * 1e3);
   const double issue_us = instructions / (device.fp32_TFLOPs / 2 * 1e6);
-  // Small images: a lane's own instructions, at two cycles each of 1.7 GHz, and bandwidth that too few warps
+  // Small images: a lane's own instructions, at two cycles each, and bandwidth that too few warps
   // leave unused, no more than 0.6 of it as measured on an H200.
-  const double lane_us =
-      (tile.rows * tile.columns * (side * side + 6) * cut.filters_per_block + 60) * 2 / 1700.0;
+  const double lane_us = (tile.rows * tile.columns * (side * side + 6) * cut.filters_per_block + 60) * 2 /
+                         device.busy_cycles_per_us();
   const double warps = static_cast<double>(geometry.blocks * tile.threads) / 32;
   const double full = std::clamp(warps / (16.0 * std::max(device.multiprocessors, 1)), 0.4, 1.0);
   plan.predicted_us = 2 + lane_us + std::max(bytes_us, issue_us) / efficiency(p, variant) / full;

@@ -13,7 +13,7 @@ struct Kernel {
   static constexpr int64_t kBlock = 2 * L;  // result channels of a block
 
   const hntmp::Job& job;
-  const hntmp::Sweep& s = job.sweep;
+  const Sweep& s = job.sweep;
   int64_t taps = s.taps();
   int64_t blocks = ceil_divide(s.result_channels, kBlock);
   int64_t row_parts = ceil_divide(s.result_height, job.rows);

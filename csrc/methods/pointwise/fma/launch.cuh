@@ -115,4 +115,8 @@ void launch_weight_typed(const Plan& plan, const ConvProblem& problem, const Poi
   }
 }
 
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+template void launch_weight_typed<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+
 }  // namespace convx::pointwise::fma

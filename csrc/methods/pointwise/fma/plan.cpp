@@ -51,7 +51,8 @@ std::vector<Candidate> candidates_for(DType dtype) {
 }
 
 int64_t resident_blocks(const Candidate& tile, const DeviceTraits& device) {
-  const int64_t by_shared = device.shared_bytes_per_multiprocessor / (tile.shared_bytes + 1024);
+  const int64_t by_shared =
+      device.shared_bytes_per_multiprocessor / (tile.shared_bytes + DeviceTraits::kSharedReserve);
   const int64_t by_registers = device.registers_per_multiprocessor / (tile.threads * 128);
   return std::clamp<int64_t>(std::min(by_shared, by_registers), 1, 16);
 }

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kMostWaves = 16;  // of a block, as in the paper
 constexpr int kMostStage = 64;  // input channels of a buffer
-constexpr double kClock_GHz = 1.7;
 
 double whole_tiles(int64_t a, int64_t b) {
   return static_cast<double>(ceil_divide(a, b));
@@ -73,7 +72,8 @@ double predicted_us(const Tiling& t, const Space& s) {
   const double turns = std::ceil(tiles / (static_cast<double>(device.multiprocessors) * t.block_n));
   const double chunks = whole_tiles(s.in_channels, t.stage_c);
   // Cycles a chunk takes of a multiprocessor, by the unit that is busiest.
-  const double rate = device.fp32_TFLOPs * 1e3 / 2 / device.multiprocessors / kClock_GHz;  // multiply-adds
+  const double cycles_per_us = device.busy_cycles_per_us();
+  const double rate = device.fp32_TFLOPs * 1e6 / 2 / device.multiprocessors / cycles_per_us;  // multiply-adds
   const double products = double(t.tile_w()) * t.tile_c() * t.stage_c * s.accumulator_registers;
   const int wave_bytes = t.wave_w * s.element_bytes;  // pixels are read from shared memory by such pieces
   const int piece = wave_bytes % 16 == 0 ? 16 : wave_bytes % 8 == 0 ? 8 : s.element_bytes;
@@ -86,7 +86,7 @@ double predicted_us(const Tiling& t, const Space& s) {
   const double chunk = std::max(latency, resident * (std::max(arithmetic, shared) + 0.5 * global));
   // The reduction's shuffles, and one load's latency before the first chunk.
   const double finish = t.group_c == 1 ? 0 : resident * t.wave_n * t.wave_w * t.thread_c(device.lanes) * 2;
-  const double kernel_us = turns * (chunks * chunk + 800 + finish) / (kClock_GHz * 1e3);
+  const double kernel_us = turns * (chunks * chunk + 800 + finish) / cycles_per_us;
   const double elements = double(s.batch * s.groups) * s.pixels * (s.in_channels + s.out_channels) +
                           double(s.groups) * s.in_channels * s.out_channels;
   return std::max(kernel_us, elements * s.element_bytes / (device.bandwidth_GBps * 1e3)) + 1.5;

@@ -114,4 +114,8 @@ void pack_precision(const Plan& plan, const ConvProblem& problem, const void* we
   });
 }
 
+// The build writes a source for each instance.
+template void launch_precision<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+template void pack_precision<CONVX_INSTANCE>(const Plan&, const ConvProblem&, const void*, void*, Stream);
+
 }  // namespace convx::pointwise::tensor

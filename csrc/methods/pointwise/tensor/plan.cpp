@@ -28,33 +28,34 @@ template <Precision Kind, int Lanes, Access How, class Tile>
 TileSizes sizes_of(const DeviceTraits& device, const Product& product, int64_t batch, int64_t row_tiles,
                    int64_t plane, int64_t steps) {
   using Size = tensor::Sizes<Kind, Lanes, How, Tile>;
-  return {Size::kColumns, How == tensor::kPlanes ? Size::kColumns * plane : Size::kColumns, Tile::kStageSteps,
-          Tile::kWarpDepths > 1,
+  return {Size::kColumns, tensor::Form<How>::kWholeImages ? Size::kColumns * plane : Size::kColumns,
+          Tile::kStageSteps, Tile::kWarpDepths > 1,
           tensor::schedule_of<Kind, Lanes, How, Tile>(device, product, batch, row_tiles, plane, steps)};
 }
 
 template <Precision Kind, Access How, class Tile>
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Product& product,
                     const TileSizes& size) {
-  constexpr tensor::Cost cost = tensor::cost_of<Kind, How>();
+  using Form = tensor::Form<How>;
+  constexpr tensor::Cost cost = tensor::cost_of(Kind, How);
   const double units = std::max(1, device.multiprocessors);
   // Rates of an H200's multiprocessor, in bytes and instructions a microsecond.
-  const double clock = 1980 * (device.fp32_TFLOPs / units) / (51.0 / 132), fill = 26 * clock;
+  const double clock = device.clock_MHz, fill = 26 * clock;
   const Schedule& schedule = size.schedule;
   const double count = std::ceil(static_cast<double>(schedule.row_tiles * schedule.column_tiles) / units);
   const double waves = std::ceil(count / static_cast<double>(schedule.resident));
   const double depth = static_cast<double>(product.depth), pixels = static_cast<double>(size.pixels);
   const double bytes = tensor::element_bytes(Kind), rows = Tile::kRows;
   // Elements alone take as many instructions as pieces of several.
-  const bool elements = How == tensor::kElements ||
-                        (How == tensor::kChannels && product.depth % (16 / tensor::element_bytes(Kind)) != 0);
+  const bool elements =
+      Form::kSingleElements || (Form::kPixelRows && product.depth % (16 / tensor::element_bytes(Kind)) != 0);
   const double single = !elements ? 1 : bytes == 2 ? 4 : 2;
   const double filter_rows = schedule.filters_stay ? 0 : rows * tensor::parts(Kind);
   const double in = count * depth * (pixels * single + filter_rows) * bytes / fill;
   const double out = count * rows * pixels * single * bytes / fill;
   const double products = count * (rows / 16) * (pixels / 8) * (depth / tensor::step_depth(Kind)) *
                           (Kind == tensor::kSplit ? 3 : 1) * 2 / clock;
-  const double taken = tensor::is_spread(How) ? 1 : How == tensor::kShortRows ? 4 : 16 / bytes;
+  const double taken = tensor::is_spread(How) ? 1 : Form::neighbours(tensor::element_bytes(Kind));
   const double reads = count * Tile::kWarpRows * pixels * depth / 32 / taken / clock;
   const double chunks = std::ceil(depth / static_cast<double>(size.stage_steps * tensor::step_depth(Kind)));
   const double waits = schedule.rounds > 1 ? waves - cost.flow * (waves - 1) : waves;
@@ -70,11 +71,8 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
 template <Precision Kind, Access How>
 void append_access(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const Product product = product_of(problem);
-  const bool gradient = problem.operation == Operation::input_grad;
-  const int64_t plane =
-      gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
+  const int64_t plane = sweep_of(problem).result_plane();
   const int64_t steps = tensor::steps_of(Kind, How, product.depth);
-  constexpr const char* kOrders[] = {"rows", "short rows", "planes", "rows", "channels", "rows"};
   for (int index = 0;; ++index) {
     const bool found = tensor::with_tile<Kind, How>(index, [&](auto tile) {
       using Tile = decltype(tile);
@@ -86,8 +84,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
       if (shared_bytes > device.shared_bytes_per_block || schedule.blocks() > INT32_MAX) return;
       Plan plan;
       plan.candidate = Kind == tensor::kSplit ? "tensor3" : "tensor";
-      if (How == tensor::kElements) plan.variant = "elements";
-      if (How == tensor::kShifted) plan.variant = "shifted";
+      plan.variant = tensor::Form<How>::kVariant;
       plan.kernel = kTensor;
       plan.tiling = {{"precision", Kind},
                      {"access", How},
@@ -97,7 +94,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
                      {"rounds", schedule.rounds},
                      {"filters_stay", schedule.filters_stay},
                      {"lanes", device.lanes}};
-      plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + kOrders[How] +
+      plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + tensor::Form<How>::kOrder +
                      (Kind == tensor::kSplit ? ", split" : "");
       plan.packed_weight_bytes =
           problem.groups * tensor::row_tiles_of(How, product.rows) * steps * 512 * tensor::parts(Kind);
@@ -111,9 +108,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
 template <Precision Kind>
 void append_precision(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const Product product = product_of(problem);
-  const bool gradient = problem.operation == Operation::input_grad;
-  const int64_t plane =
-      gradient ? problem.in_height * problem.in_width : problem.out_height * problem.out_width;
+  const int64_t plane = sweep_of(problem).result_plane();
   constexpr int64_t kPiece = 16 / tensor::element_bytes(Kind);
   if (problem.layout == Layout::nhwc) {
     if (device.backend == Backend::hip && !tensor::planned_on_amd(Kind, tensor::kChannels)) return;

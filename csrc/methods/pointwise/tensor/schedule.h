@@ -24,8 +24,8 @@ struct Schedule {
 // every image have.
 template <Access How, class Size>
 int64_t columns_of(const Product& product, int64_t batch) {
-  if (How == kPlanes) return batch;
-  if (How != kShifted) return product.columns;
+  if (Form<How>::kWholeImages) return batch;
+  if (!Form<How>::kTileInImage) return product.columns;
   const int64_t columns = Size::kColumns;
   return batch * divide_up(product.columns / batch, columns) * columns;
 }
@@ -37,9 +37,10 @@ Schedule schedule_of(const DeviceTraits& device, const Product& product, int64_t
   const int64_t columns = columns_of<How, Size>(product, batch);
   const auto resident = [&](int64_t shared_bytes) {
     const int64_t by_registers = std::max<int64_t>(
-        1, device.registers_per_multiprocessor * blocks_by_registers<Kind, Lanes, How, Tile>(0) / 65536);
+        1, device.registers_per_multiprocessor * blocks_by_registers<Kind, Lanes, How, Tile>(0) / kRegisters);
     const int64_t by_threads = device.threads_per_multiprocessor / Size::kThreads;
-    const int64_t by_shared = device.shared_bytes_per_multiprocessor / (shared_bytes + 1024);
+    const int64_t by_shared =
+        device.shared_bytes_per_multiprocessor / (shared_bytes + DeviceTraits::kSharedReserve);
     return std::clamp<int64_t>(std::min({by_shared, by_threads, by_registers}), 1, 32);
   };
   Schedule schedule{};

@@ -2,38 +2,12 @@
 #pragma once
 #include <cstdint>
 
-#include "methods/matrix/precision.h"
+#include "methods/pointwise/tensor/access.h"
 
 namespace convx::pointwise::tensor {
 
-using matrix::element_bytes;
-using matrix::kBfloat16;
-using matrix::kFloat16;
-using matrix::kSplit;
-using matrix::kTf32;
-using matrix::parts;
-using matrix::Precision;
-using matrix::step_depth;
-
-// How the source's pixels come to the block: rows of [channel][pixels], copied 16 or, short, 8 bytes at a
-// time; whole images of 48 to 56 pixels as they lie; element by element, which any stride and padding allow;
-// of channels_last tensors, rows of [pixel][channels]; or the pieces of 16 bytes that rows of float32 lie in
-// which begin between such pieces, a tile in one image.
-enum Access : int { kRows = 0, kShortRows = 1, kPlanes = 2, kElements = 3, kChannels = 4, kShifted = 5 };
-
-// Whether a lane's sums are of pixels kFragmentColumns apart, not of neighbours.
-constexpr bool is_spread(Access access) {
-  return access == kPlanes || access == kShifted;
-}
-
-// Matrix units of AMD's take float32 as it is, so they need no split; pixels of channels_last take more
-// scalar registers there than a wave has.
-constexpr bool planned_on_amd(Precision precision, Access access) {
-  return precision != kSplit && access != kChannels;
-}
 // Beside a launch's shared memory: a word of 8 bytes a stage.
 constexpr int kBarrierBytes = 128;
-constexpr int kMostPlanePixels = 56, kFewestPlanePixels = 48;
 
 // A warp multiplies 16 * Rows filters with one group of pixels; WarpRows x WarpColumns warps are a tile, and
 // WarpDepths of those share out the channels. A stage has Steps fragments of channels for each of them.
@@ -49,36 +23,25 @@ struct Tile {
 // Sizes that follow from a tile; Lanes is the warp's width.
 template <Precision Kind, int Lanes, Access How, class Tile>
 struct Sizes {
+  using Form = tensor::Form<How>;
   static constexpr int kBytes = element_bytes(Kind), kParts = parts(Kind);
   static constexpr int kFragmentColumns = Lanes / 4;
   static constexpr int kThreads = Lanes * Tile::kWarps;
   static constexpr int kStages = Lanes == 64 ? 2 : Tile::kStages;  // copies are synchronous there
-  // Neighbouring pixels of a lane: those of its fragments of pixels.
-  static constexpr int kNeighbours = How == kShortRows ? 4 : 16 / kBytes;
-  static constexpr int kFragments = How == kPlanes
-                                        ? (kMostPlanePixels + kFragmentColumns - 1) / kFragmentColumns
-                                    : How == kChannels && Lanes == 64 ? kNeighbours / 2
-                                                                      : kNeighbours;
+  static constexpr int kNeighbours = Form::neighbours(kBytes);
+  static constexpr int kFragments = Form::fragments(kNeighbours, Lanes);
   static constexpr int kWarpPixels = kFragmentColumns * kFragments;
   static constexpr int kColumns =
-      Tile::kWarpColumns * (How == kPlanes ? 1 : kWarpPixels);  // pixels, or images
+      Tile::kWarpColumns * (Form::kWholeImages ? 1 : kWarpPixels);  // pixels, or images
   static constexpr int kStageDepth = Tile::kStageSteps * step_depth(Kind);
-  // Elements between rows, spread over the banks: of pixels, 16 bytes more; of channels an odd number of 64
-  // bytes, so that two neighbouring pixels take all banks.
-  // Four shifted channels lie eight banks apart, and up to three more.
-  static constexpr int kPitch = How == kChannels
-                                    ? kStageDepth + (Tile::kStageSteps % 4 == 0 ? 64 / kBytes : 0)
-                                : How == kShifted ? kColumns + 8
-                                                  : kColumns + 16 / kBytes;
-  // Between the rows of results that are written by elements: lanes' 16 bytes of two rows, or words of four,
-  // lie in different banks.
-  static constexpr int kResultPitch = kColumns + (How == kShifted ? 8 : 64 / kBytes);
+  static constexpr int kPitch = Form::pitch(kColumns, kStageDepth, Tile::kStageSteps, kBytes);
+  static constexpr int kResultPitch = Form::result_pitch(kColumns, kBytes);
   static constexpr int kFilterBytes = Tile::kRowTiles * Tile::kStageSteps * 512 * kParts;
   static constexpr int kSums = 4 * Tile::kRowsEach * kFragments;  // a thread
 
   static constexpr int64_t source_bytes(int64_t plane) {
-    if (How != kPlanes) {
-      return static_cast<int64_t>(How == kChannels ? kColumns : kStageDepth) * kPitch * kBytes;
+    if (!Form::kWholeImages) {
+      return static_cast<int64_t>(Form::kPixelRows ? kColumns : kStageDepth) * kPitch * kBytes;
     }
     // The last columns of fragments reach past a plane, whose pixels are dropped.
     return (Tile::kWarpColumns * kStageDepth * plane * kBytes + kMostPlanePixels * 2 * kBytes + 15) / 16 * 16;
@@ -93,9 +56,9 @@ struct Sizes {
     const int64_t stages =
         (loads < kStages ? loads : kStages) * (source_bytes(plane) + (filters_stay ? 0 : kFilterBytes)) +
         (filters_stay ? chunks * kFilterBytes : 0);
-    const int64_t staged = How == kPlanes                        ? Tile::kWarpColumns * Tile::kRows * plane
-                           : How == kElements || How == kShifted ? Tile::kRows * kResultPitch
-                                                                 : 0;
+    const int64_t staged = Form::kWholeImages     ? Tile::kWarpColumns * Tile::kRows * plane
+                           : Form::kStagesResults ? Tile::kRows * kResultPitch
+                                                  : 0;
     const int64_t results = exchange_bytes() + staged * kBytes;
     return stages > results ? stages : results;
   }
@@ -104,33 +67,17 @@ struct Sizes {
 // Whether blocks go from one column tile to the next, loading its first stages while they finish the last:
 // where nothing but stages needs shared memory. Waves of 64 lanes have too few scalar registers for it.
 template <int Lanes, Access How, class Tile>
-constexpr bool kPersistent = Lanes == 32 && (How == kRows || How == kShortRows) && Tile::kWarpDepths == 1;
+constexpr bool kPersistent = Lanes == 32 && Form<How>::kOnlyStages && Tile::kWarpDepths == 1;
 
-// Blocks of a multiprocessor that leave a thread the registers of its sums, and those that addresses and
-// operands take beside them.
+constexpr int kRegisters = 65536;  // of a multiprocessor, as launch bounds count them
+
+// Blocks of a multiprocessor that leave a thread its registers.
 template <Precision Kind, int Lanes, Access How, class Tile>
 constexpr int blocks_by_registers(int more) {
   using Size = Sizes<Kind, Lanes, How, Tile>;
-  const int others = How == kChannels   ? (element_bytes(Kind) == 2 ? 144 : 112)
-                     : How == kElements ? 96
-                     : Kind == kSplit   ? (Size::kSums >= 56 ? 124 : 92)
-                     : Kind == kTf32    ? 72
-                                        : 64;
-  const int registers = Size::kSums + others + more;
-  const int blocks = 65536 / (Size::kThreads * (registers > 255 ? 255 : registers));
+  const int registers = Size::kSums + Form<How>::registers(Kind, Size::kSums) + more;
+  const int blocks = kRegisters / (Size::kThreads * (registers > 255 ? 255 : registers));
   return blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-}
-
-// Fragments of channels of a group; float32 planes take them four at a time, rows of channels two.
-constexpr int64_t steps_of(Precision precision, Access access, int64_t depth) {
-  const int64_t steps = (depth + step_depth(precision) - 1) / step_depth(precision);
-  if (access == kChannels) return (steps + 1) / 2 * 2;
-  return access == kPlanes && element_bytes(precision) == 4 ? (steps + 3) / 4 * 4 : steps;
-}
-
-// Fragments of 16 filters of a group; two of them share 32 neighbouring filters where channels are last.
-constexpr int64_t row_tiles_of(Access access, int64_t rows) {
-  return access == kChannels ? (rows + 31) / 32 * 2 : (rows + 15) / 16;
 }
 
 // Calls body(Tile()) for the tile of an index; false where there is none. Of about sixty tiles for each

@@ -1,5 +1,0 @@
-#include "methods/depthwise/channels/launch.cuh"
-
-namespace convx::depthwise::channels {
-template void launch_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-}

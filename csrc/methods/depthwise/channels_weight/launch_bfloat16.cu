@@ -1,6 +1,0 @@
-#include "launch.cuh"
-
-namespace convx::depthwise {
-template void launch_channels_weight_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&,
-                                                     Stream);
-}

@@ -1,5 +1,0 @@
-#include "methods/depthwise/direct/launch.cuh"
-
-namespace convx::depthwise::direct {
-template void launch_typed<double>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-}

@@ -1,7 +1,0 @@
-#include "methods/depthwise/strip/launch.cuh"
-
-namespace convx::depthwise::strip {
-
-template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-
-}  // namespace convx::depthwise::strip

@@ -1,7 +1,0 @@
-#include "methods/filter2d/rotation/launch.cuh"
-
-namespace convx::filter2d::rotation {
-
-template void launch_typed<bfloat16>(const Plan&, const FilterProblem&, const FilterPointers&, Stream);
-
-}  // namespace convx::filter2d::rotation

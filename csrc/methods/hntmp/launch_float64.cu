@@ -1,7 +1,0 @@
-#include "methods/hntmp/launch.cuh"
-
-namespace convx::hntmp {
-
-template void launch_typed<double>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-
-}  // namespace convx::hntmp

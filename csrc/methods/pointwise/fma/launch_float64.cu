@@ -1,6 +1,0 @@
-#include "methods/pointwise/fma/launch.cuh"
-
-namespace convx::pointwise::fma {
-template void launch_typed<double>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-template void launch_weight_typed<double>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-}  // namespace convx::pointwise::fma

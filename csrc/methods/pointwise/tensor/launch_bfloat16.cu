@@ -1,6 +1,0 @@
-#include "methods/pointwise/tensor/launch.cuh"
-
-namespace convx::pointwise::tensor {
-template void launch_precision<kBfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
-template void pack_precision<kBfloat16>(const Plan&, const ConvProblem&, const void*, void*, Stream);
-}  // namespace convx::pointwise::tensor
