@@ -15,7 +15,7 @@ from convx import _libraries, functional, nn
 from convx._errors import InvalidArgument
 from convx._packed import constant_filters
 from convx.convert import ConversionReport, convert_, revert_
-from convx.explain import Explanation, explain
+from convx.explain import Explanation, explain, explain_filter2d
 from convx.tune import TuningReport, tune
 from convx.tune.records import load as _load_records
 
@@ -28,6 +28,7 @@ __all__ = [
     "constant_filters",
     "convert_",
     "explain",
+    "explain_filter2d",
     "functional",
     "methods",
     "nn",

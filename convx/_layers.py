@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from convx._arguments import (
     single,
     tf32_setting,
 )
-from convx._errors import require_dimensions, require_weight_1d
+from convx._errors import InvalidArgument, require_dimensions, require_weight_1d
+from convx.images.layers import FilterLayer
 
 
 @dataclass(frozen=True)
 class Call:
-    """One input that a layer was called with; channels_last where the result is so."""
+    """One input that a layer was called with; channels_last where the result is so. Images of filters have
+    the size (images, height, width)."""
 
     size: tuple[int, ...]
     channels_last: bool
@@ -38,6 +41,11 @@ class Call:
         """A call with a 4D input and weight, in the dtype that autocast casts it to."""
         last = gives_channels_last(input, weight)
         return cls(tuple(input.shape), last, _dtype_of_call(input), input.device)
+
+    @classmethod
+    def of_images(cls, images: torch.Tensor) -> Call:
+        size = (math.prod(images.shape[:-2]), *images.shape[-2:])
+        return cls(size, False, _dtype_of_call(images), images.device)
 
 
 def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
@@ -62,6 +70,15 @@ def convolutions(model: Module) -> dict[Module, list[str]]:
     return found
 
 
+def filters(model: Module) -> dict[Module, list[str]]:
+    """Every filter layer of convx.nn and the names it goes by."""
+    found: dict[Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, FilterLayer):
+            found.setdefault(module, []).append(name or "(model)")
+    return found
+
+
 @contextmanager
 def _evaluating(model: Module) -> Iterator[None]:
     flags = [(module, module.training) for module in model.modules()]
@@ -79,8 +96,13 @@ def record_calls(model: Module, layers: Sequence[Module], example_input: Any) ->
     calls: dict[Module, list[Call]] = {layer: [] for layer in layers}
 
     def record(layer: Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        input = arguments[0] if arguments else named.get("input")
+        of_images = isinstance(layer, FilterLayer)
+        input = arguments[0] if arguments else named.get("images" if of_images else "input")
         if not isinstance(input, torch.Tensor):
+            return
+        if of_images:
+            if input.dim() >= 2 and (call := Call.of_images(input)) not in calls[layer]:
+                calls[layer].append(call)
             return
         rank = 3 if isinstance(layer, torch.nn.Conv1d) else 4
         if input.dim() == rank - 1:
@@ -106,6 +128,16 @@ def record_calls(model: Module, layers: Sequence[Module], example_input: Any) ->
         for handle in handles:
             handle.remove()
     return calls
+
+
+def filter_problems(layer: FilterLayer, call: Call) -> list[Any]:
+    """The planner's problems for a call of a filter layer, one for each pass."""
+    if 0 in call.size:
+        raise InvalidArgument(f"there is nothing to filter in images of size {call.size}")
+    return [
+        _planning.filter_problem(dtype, call.size, filter_size, layer.border)
+        for dtype, filter_size in layer.passes(call.dtype)
+    ]
 
 
 def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:

@@ -73,6 +73,23 @@ def problem(
         raise
 
 
+def filter_problem(
+    dtype: torch.dtype, image_size: Sequence[int], filter_size: Sequence[int], border: str
+) -> Any:
+    """A _core.FilterProblem; sizes are those of the operator: (images, height, width) and (filters, height,
+    width)."""
+    return core().FilterProblem(
+        dtype="uint8" if dtype == torch.uint8 else dtype_name(dtype),
+        border=border,
+        images=image_size[0],
+        height=image_size[1],
+        width=image_size[2],
+        filters=filter_size[0],
+        filter_height=filter_size[1],
+        filter_width=filter_size[2],
+    )
+
+
 def problem_of(
     operation: str,
     where: Any,

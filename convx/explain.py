@@ -20,8 +20,10 @@ from convx._errors import (
     shape,
 )
 from convx._fakes import check_bias, check_dtype
+from convx.images.functional import described, filter_dtype
+from convx.images.layers import FilterLayer
 
-__all__ = ["Explanation", "Row", "explain"]
+__all__ = ["Explanation", "Row", "explain", "explain_filter2d"]
 
 _OPERATIONS = ("forward", "input_grad", "weight_grad")
 
@@ -41,6 +43,8 @@ class Row:
     source: str
     """Of predicted_us: "estimated", "measured on NVIDIA H200", "scaled from NVIDIA H200"."""
     chosen: bool
+    by_name_only: bool = False
+    """A form that a paper compares its idea with: "auto" never predicts it."""
 
     @property
     def algorithm(self) -> str:
@@ -73,7 +77,8 @@ class Explanation:
         for row in self.rows:
             measures = ("", "", "")
             if row.can_run:
-                measures = (f"{row.workspace_bytes} B", f"{row.predicted_us:.1f} us", row.source)
+                source = f"{row.source}, by name only" if row.by_name_only else row.source
+                measures = (f"{row.workspace_bytes} B", f"{row.predicted_us:.1f} us", source)
             table.append(("->" if row.chosen else "", row.method, row.plan, *measures))
         lines = [self.problem, f"on {self.device}", *aligned(table)]
         return "\n".join([*lines, f"takes {self.chosen.algorithm}: {self.why}"])
@@ -89,7 +94,7 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def explain_problem(problem: Any, device: Any, algorithm: str = "auto") -> Explanation:
-    """As explain, for the planner's own Problem and Device."""
+    """As explain, for the planner's own Problem or FilterProblem and Device."""
     core = _planning.core()
     choice = core.select(problem, device, algorithm)
     wanted = choice.plan.describe()
@@ -112,6 +117,7 @@ def explain_problem(problem: Any, device: Any, algorithm: str = "auto") -> Expla
                     plan.predicted_us,
                     plan.source,
                     chosen,
+                    plan.by_name_only,
                 )
             )
     text = device.name
@@ -137,7 +143,7 @@ def explain(
 ) -> Explanation: ...
 @overload
 def explain(
-    input: torch.nn.Conv1d | torch.nn.Conv2d,
+    input: torch.nn.Conv1d | torch.nn.Conv2d | FilterLayer,
     weight: Tensor,
     *,
     operation: str = "forward",
@@ -167,7 +173,7 @@ def explain(
             only the tensors' shapes, dtype, layout and device are read, so that meta and fake tensors do.
             With 3D
             weights: as conv1d takes them. Or explain(layer, input) for a Conv1d or Conv2d, torch's or
-            convx's.
+            convx's, or for convx's Filter2d or Sobel2d; explain_filter2d is of functional.filter2d.
         operation: "forward", "input_grad" or "weight_grad"; the gradients are taken to have the input's
             layout.
         device: plan for this device in place of the input's: a torch device or a name that the planner knows
@@ -269,10 +275,12 @@ def _explain_call(
 def _explain_layer(
     layer: torch.nn.Module, input: Tensor, operation: str, device: torch.device | str | None
 ) -> Explanation:
-    if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d)):
-        raise TypeError(f"explain takes a Conv1d or a Conv2d, got {type(layer).__name__}")
+    if not isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d, FilterLayer)):
+        raise TypeError(f"explain takes a Conv1d, Conv2d, Filter2d or Sobel2d, got {type(layer).__name__}")
     if not isinstance(input, Tensor):
         raise TypeError(f"the layer's input must be a tensor, got {type(input).__name__}")
+    if isinstance(layer, FilterLayer):
+        return _explain_filter_layer(layer, input, operation, device)
     padding: Any = layer.padding
     if layer.padding_mode != "zeros":
         require_batched_or_not(input, layer.weight)
@@ -293,3 +301,61 @@ def _explain_layer(
         device,
         packs_each_call=layer.training,
     )
+
+
+def _explain_filter_layer(
+    layer: FilterLayer, images: Tensor, operation: str, device: torch.device | str | None
+) -> Explanation:
+    if operation != "forward":
+        raise InvalidArgument(
+            f"operation must be forward for a {type(layer).__name__}, got {operation!r}; its gradients are "
+            f"convolutions with one input channel"
+        )
+    passes = layer.passes(images.dtype)
+    if len(passes) > 1:
+        sizes = " and ".join("x".join(map(str, size[1:])) for _, size in passes)
+        raise TypeError(
+            f"a {type(layer).__name__} makes {len(passes)} passes, of {sizes} here; explain_filter2d has "
+            f"each: explain_filter2d(images, layer.column.unsqueeze(1), layer.border) is of the first"
+        )
+    ((dtype, size),) = passes
+    seen = torch.empty(images.shape, dtype=dtype, device="meta")
+    filters = torch.empty(size, dtype=filter_dtype(seen), device="meta")
+    where = images.device if device is None else device
+    return explain_filter2d(seen, filters, layer.border, algorithm=layer.algorithm, device=where)
+
+
+def explain_filter2d(
+    images: Tensor,
+    filter: Tensor | Any,
+    border: str = "zero",
+    *,
+    algorithm: str = "auto",
+    device: torch.device | str | None = None,
+) -> Explanation:
+    """What each kernel would do with convx.functional.filter2d(images, filter, ...), and which one is taken.
+
+    Args:
+        images: (..., height, width), float32, float64, float16, bfloat16 or uint8; only shape, dtype and
+            device are read, so that meta and fake tensors do.
+        filter: (R, S) or a bank (filters, R, S), as filter2d takes it: its numbers don't matter.
+        border, algorithm: as filter2d takes them.
+        device: plan for this device in place of the images', as in explain.
+
+    Returns:
+        Explanation, as explain gives it. Plans marked "by name only" are forms that the kernels' paper
+        compares its idea with: they run when they are named.
+
+    Raises:
+        TypeError: images is no tensor, or filter neither a tensor nor numbers.
+        convx.InvalidArgument: what filter2d refuses, or a named algorithm that can't run it.
+
+    >>> import torch, convx
+    >>> photo = torch.empty(3, 480, 640, dtype=torch.uint8, device="meta")
+    >>> convx.explain_filter2d(photo, torch.ones(5, 5) / 25, "reflect", device="h200").chosen.algorithm
+    'filter2d/strip'
+    """
+    stack, filters = described(images, filter, border, algorithm)
+    where = _planning.device(images.device if device is None else device)
+    problem = _planning.filter_problem(stack.dtype, stack.shape, filters.shape, border)
+    return explain_problem(problem, where, algorithm)

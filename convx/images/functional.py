@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -55,6 +56,17 @@ def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
     return converted(name, filter, filter_dtype(images))
 
 
+def _bank(filter: Tensor) -> Tensor:
+    if filter.dim() == 3:
+        return filter
+    if filter.dim() != 2:
+        raise InvalidArgument(
+            f"filter must be (height, width) or a bank (filters, height, width), got {filter.dim()} "
+            f"dimensions: shape {shape(filter.shape)}"
+        )
+    return filter.unsqueeze(0)
+
+
 def _require_images(images: object) -> Tensor:
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a tensor, got {type(images).__name__}")
@@ -69,6 +81,23 @@ def _require_images(images: object) -> Tensor:
 def _require_algorithm(algorithm: object) -> None:
     if not isinstance(algorithm, str):
         raise InvalidArgument(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
+
+
+def described(images: Any, filter: Any, border: str, algorithm: object) -> tuple[Tensor, Tensor]:
+    """What filter2d would give to the operator, checked as there, as meta tensors."""
+    images = _require_images(images)
+    borders.require_border(border)
+    _require_algorithm(algorithm)
+    bank = _bank(_as_filter("filter", filter, images))
+    require_strided("images", images)
+    require_strided("filter", bank)
+    size = (math.prod(images.shape[:-2]), *images.shape[-2:])
+    stack, filters = (
+        torch.empty(shape, dtype=dtype, device="meta")
+        for shape, dtype in ((size, images.dtype), (bank.shape, bank.dtype))
+    )
+    operator.check_arguments(stack, filters, border)
+    return stack, filters
 
 
 def filter2d(
@@ -91,10 +120,12 @@ def filter2d(
             all. Dtype and device of images; float32 for uint8 images. Integers and lists are converted.
         border: what is outside of an image: "zero"; "replicate", its edge; "reflect", its mirror image
             without the edge itself; "wrap", the image again. Any filter size works with any of them.
-        algorithm: "auto" or one kernel, no list as conv2d takes. "row_reuse" and "direct" run every filter;
-            "both" and "column_reuse" too on GPUs, on CPUs squares of 3, 5 and 7 without float64. GPUs alone
-            have "strip", for squares of 3, 5, 7 and 9 without float64, and "rotation", for filters up to some
-            100x100 (float64: 75x75) that are no wider than some 120.
+        algorithm: "auto", a kernel, a kernel with its tiling as convx.explain_filter2d lists it, or several
+            of these as "strip|both", of which the first that can run the problem counts. "auto" takes what
+            convx.tune measured for the problem, else what is expected to be the fastest. "row_reuse" and
+            "direct" run every filter; "both" and "column_reuse" too on GPUs, on CPUs squares of 3, 5 and 7
+            without float64. GPUs alone have "strip", for squares of 3, 5, 7 and 9 without float64, and
+            "rotation", for filters up to some 100x100 (float64: 75x75) that are no wider than some 120.
 
     Returns:
         (..., height, width) for (R, S), (..., filters, height, width) for a bank, of the images' dtype.
@@ -121,13 +152,8 @@ def filter2d(
     borders.require_border(border)
     _require_algorithm(algorithm)
     filter = _as_filter("filter", filter, images)
-    if filter.dim() not in (2, 3):
-        raise InvalidArgument(
-            f"filter must be (height, width) or a bank (filters, height, width), got {filter.dim()} "
-            f"dimensions: shape {shape(filter.shape)}"
-        )
+    bank = _bank(filter)
     try:
-        bank = filter if filter.dim() == 3 else filter.unsqueeze(0)
         if images.dim() == 3:
             output = operator.filter2d(images, bank, border, algorithm)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,7 +20,19 @@ from convx.images.borders import require_border
 from convx.images.operator import autocast, without_autocast
 
 
-class Filter2d(torch.nn.Module):
+class FilterLayer(torch.nn.Module, ABC):
+    """What convx.tune and convx.explain have to know of a layer."""
+
+    border: str
+    algorithm: str
+
+    @abstractmethod
+    def passes(self, dtype: torch.dtype) -> list[tuple[torch.dtype, tuple[int, int, int]]]:
+        """The operator's calls that forward makes of images of a dtype (autocast's, where it casts them): the
+        images' dtype and the filters' size in each."""
+
+
+class Filter2d(FilterLayer):
     """convx.functional.filter2d with a filter of its own.
 
     Args:
@@ -67,6 +80,10 @@ class Filter2d(torch.nn.Module):
             filter = functional.converted("filter", filter, functional.filter_dtype(images))
         return functional.filter2d(images, filter, self.border, algorithm=self.algorithm)
 
+    def passes(self, dtype: torch.dtype) -> list[tuple[torch.dtype, tuple[int, int, int]]]:
+        *bank, height, width = self.filter.shape
+        return [(dtype, (bank[0] if bank else 1, height, width))]
+
     def extra_repr(self) -> str:
         text = f"{'x'.join(map(str, self.filter.shape))}, border={self.border}"
         return text if self.algorithm == "auto" else f"{text}, algorithm={self.algorithm}"
@@ -101,7 +118,7 @@ def _pair(name: str, kind: str, value: Any, convert: Callable[[Any], Any]) -> tu
     raise InvalidArgument(f"{name} takes one {kind} or a pair (height, width), got {value!r}")
 
 
-class GaussianBlur2d(torch.nn.Module):
+class GaussianBlur2d(FilterLayer):
     """Blurs with a Gaussian, as two passes of one dimension.
 
     Args:
@@ -166,6 +183,10 @@ class GaussianBlur2d(torch.nn.Module):
             images, self.column.to(wanted), self.row.to(wanted), self.border, self.algorithm
         )
 
+    def passes(self, dtype: torch.dtype) -> list[tuple[torch.dtype, tuple[int, int, int]]]:
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        return [(wide, (1, self.size[0], 1)), (wide, (1, 1, self.size[1]))]
+
     def extra_repr(self) -> str:
         return f"sigma={self.sigma}, size={self.size}, border={self.border}"
 
@@ -182,7 +203,7 @@ def _length(across: Tensor, down: Tensor) -> Tensor:
     return torch.hypot(across.masked_fill(flat, 1), down).masked_fill(flat, 0)
 
 
-class Sobel2d(torch.nn.Module):
+class Sobel2d(FilterLayer):
     """Derivatives by Sobel's 3x3 filters, or their magnitude.
 
     Args:
@@ -234,6 +255,9 @@ class Sobel2d(torch.nn.Module):
         if images.dtype == torch.uint8:
             return length.round().clamp(0, 255).to(torch.uint8)
         return length
+
+    def passes(self, dtype: torch.dtype) -> list[tuple[torch.dtype, tuple[int, int, int]]]:
+        return [(torch.float32 if dtype == torch.uint8 else dtype, (2, 3, 3))]
 
     def extra_repr(self) -> str:
         return f"magnitude={self.magnitude}, normalized={self.normalized}, border={self.border}"

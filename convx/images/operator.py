@@ -32,7 +32,8 @@ def check_dtype(images: Tensor) -> None:
     )
 
 
-def _fake(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Tensor:
+def check_arguments(images: Tensor, filters: Tensor, border: str) -> None:
+    """All but the algorithm; only shapes, dtypes and devices are read."""
     for name, meaning, tensor in (("images", "images", images), ("filter", "filters", filters)):
         check(
             tensor.dim() == 3,
@@ -63,6 +64,10 @@ def _fake(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Tenso
         border in borders.BORDERS,
         f"border must be one of {', '.join(borders.BORDERS)}; got '{border}'",
     )
+
+
+def _fake(images: Tensor, filters: Tensor, border: str, algorithm: str) -> Tensor:
+    check_arguments(images, filters, border)
     return images.new_empty((images.size(0), filters.size(0), images.size(1), images.size(2)))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from convx import ops
+from convx.images.operator import operator as filter2d
 from convx.tune.profiler import Call
 
 _DTYPES = {
@@ -21,14 +22,45 @@ _MOST_SETS = 32
 _MOST_BYTES = 1 << 30  # of all sets together
 
 
-class Operands:
-    """Random tensors for a _core.Problem, in as many sets as it takes to keep the device's cache cold."""
+def _sets(problem: Any, device: torch.device) -> int:
+    """As many as it takes to keep the device's cache cold."""
+    bytes = float(problem.bytes)
+    wanted = 1 + math.ceil(2 * _cache_bytes(device) / bytes)
+    return max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // bytes)))
+
+
+class FilterOperands:
+    """Random tensors for a _core.FilterProblem, in as many sets."""
 
     def __init__(self, problem: Any, device: torch.device) -> None:
         self.problem = problem
-        cache = _cache_bytes(device)
-        wanted = 1 + math.ceil(2 * cache / problem.bytes)
-        self.sets = max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // problem.bytes)))
+        self.sets = _sets(problem, device)
+        size = (problem.images, problem.height, problem.width)
+        bank = (problem.filters, problem.filter_height, problem.filter_width)
+        generator = torch.Generator(device).manual_seed(0)
+        dtype = _DTYPES.get(problem.dtype, torch.float32)  # uint8 has filters of float32
+
+        def image() -> Tensor:
+            if problem.dtype == "uint8":
+                return torch.randint(256, size, dtype=torch.uint8, device=device, generator=generator)
+            return torch.randn(size, dtype=dtype, device=device, generator=generator)
+
+        filters = torch.randn(bank, dtype=dtype, device=device, generator=generator)
+        self.filters = filters / (bank[1] * bank[2])
+        self.images = [image() for _ in range(self.sets)]
+
+    def call(self, algorithm: str) -> Call:
+        """Runs the problem by one plan on the set of that index."""
+        border = self.problem.border
+        return lambda index: filter2d(self.images[index], self.filters, border, algorithm)
+
+
+class Operands:
+    """Random tensors for a _core.Problem, in as many sets."""
+
+    def __init__(self, problem: Any, device: torch.device) -> None:
+        self.problem = problem
+        self.sets = _sets(problem, device)
         per_group = problem.in_channels // problem.groups
         self.input_size = (problem.batch, problem.in_channels, problem.in_height, problem.in_width)
         self.output_size = (problem.batch, problem.out_channels, problem.out_height, problem.out_width)

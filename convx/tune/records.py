@@ -37,6 +37,11 @@ _FIELDS = (
     *("in_height", "in_width", "out_channels", "filter_height", "filter_width", "groups"),
     *("stride", "dilation", "padding"),
 )
+_FILTER = "filter2d"  # the operation of a _core.FilterProblem
+_FILTER_FIELDS = (
+    *("operation", "dtype", "border", "images", "height", "width"),
+    *("filters", "filter_height", "filter_width"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Record:
 
     environment: dict[str, Any]
     problem: dict[str, Any]
-    """The fields of _core.Problem, shape, dtype, layout and TF32 among them."""
+    """The fields of _core.Problem, shape, dtype, layout and TF32 among them, or of _core.FilterProblem."""
     algorithm: str
     """The winner, as explain names its plan."""
     us: float
@@ -94,10 +99,22 @@ def environment_of(device: Any) -> dict[str, Any]:
     return {"device": key, "processor": _processor() if device.backend == "cpu" else "", **_versions()}
 
 
+def _field_names(operation: object) -> tuple[str, ...]:
+    return _FILTER_FIELDS if operation == _FILTER else _FIELDS
+
+
 def problem_fields(problem: Any) -> dict[str, Any]:
-    """A _core.Problem as plain data."""
-    fields = {name: getattr(problem, name) for name in _FIELDS}
+    """A _core.Problem or _core.FilterProblem as plain data."""
+    fields = {name: getattr(problem, name) for name in _field_names(problem.operation)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+def _problem_of(fields: dict[str, Any]) -> Any:
+    """The problem that has these fields."""
+    core = _libraries.core()
+    if fields["operation"] != _FILTER:
+        return core.Problem(**fields)
+    return core.FilterProblem(**{name: value for name, value in fields.items() if name != "operation"})
 
 
 def path_of(environment: dict[str, Any], problem: dict[str, Any]) -> Path:
@@ -148,7 +165,7 @@ def _parse(path: Path) -> Record:
         and _are_times(record.candidates)
         and (record.kernel is None or _are_fields(record.kernel))
     )
-    if not is_typed or sorted(record.problem) != sorted(_FIELDS):
+    if not is_typed or sorted(record.problem) != sorted(_field_names(record.problem.get("operation"))):
         raise ValueError("fields are missing or of another type")
     return record
 
@@ -221,13 +238,14 @@ def _require_known(record: Record) -> None:
     core = _libraries.core()
     kernel = record.algorithm.split(" ", 1)[0]
     method = kernel.split("/", 1)[0]
-    methods = [row["name"] for row in core.methods()]
+    kind = core.FilterProblem if record.problem["operation"] == _FILTER else core.Problem
+    methods = [row["name"] for row in core.methods(kind)]
     if method not in methods:
         raise ValueError(f"no method is called '{method}', the methods are {', '.join(methods)}")
     cpu = core.Device.host_cpu(torch.get_num_threads())
     if record.environment["device"] != core.tuning_key(cpu):
         return
-    problem = core.Problem(**record.problem)
+    problem = _problem_of(record.problem)
     able, reason = core.supports(method, problem, cpu)
     if not able:
         raise ValueError(f"'{record.algorithm}' can't run {problem.describe()}: {reason}")

@@ -14,8 +14,9 @@ from torch.nn import Module
 from convx import _layers, _planning
 from convx._errors import InvalidArgument
 from convx.explain import aligned
+from convx.images.layers import FilterLayer
 from convx.tune import generated, records
-from convx.tune.operands import Operands
+from convx.tune.operands import FilterOperands, Operands
 from convx.tune.profiler import Timing, fastest, profile
 from convx.tune.records import Record
 
@@ -95,7 +96,8 @@ def tune(
     generate: bool = True,
     progress: bool = True,
 ) -> TuningReport:
-    """Measure every plan of every method on a model's convolutions, and let "auto" take the fastest.
+    """Measure every plan of every method on a model's convolutions and filters, and let "auto" take the
+    fastest.
 
     The model is run once on the example to learn its layers' inputs, in evaluation mode without gradients.
     Then each distinct problem is run by every plan that convx.explain lists, native among them, on random
@@ -109,10 +111,11 @@ def tune(
     changing it; what has a record for the new setting is not measured again.
 
     Args:
-        layer_or_model: torch's or convx's Conv2d and Conv1d, or a model that has some. Converting it is not
-            needed, but only convx's layers use what was found.
+        layer_or_model: torch's or convx's Conv2d and Conv1d, convx's Filter2d, GaussianBlur2d and Sobel2d, or
+            a model that has some. Converting it is not needed, but only convx's layers use what was found.
         example_input: a tensor, a tuple of positional or a dict of keyword arguments.
-        operations: of "forward", "input_grad" and "weight_grad", which to tune.
+        operations: of "forward", "input_grad" and "weight_grad", which to tune. Of filters forward alone is,
+            each pass by itself; their gradients are convolutions.
         force: measure again what has a record.
         rounds: samples of each contender; their median counts.
         generate: let generated kernels take part.
@@ -124,8 +127,8 @@ def tune(
 
     Raises:
         TypeError: layer_or_model is not a module, operations are no sequence, or rounds no int.
-        convx.InvalidArgument: no such operation or none at all, rounds below 1, or no convolution that is
-        reached and can be tuned.
+        convx.InvalidArgument: no such operation or none at all, rounds below 1, or no convolution or filter
+        that is reached and can be tuned.
 
     After Liu et al. 2024, whose profiler times each candidate once.
 
@@ -134,6 +137,9 @@ def tune(
     >>> report = convx.tune(model, torch.randn(1, 4, 12, 12), rounds=2, progress=False)
     >>> [row.layers for row in report.rows]
     ['0', '1']
+    >>> blur = convx.tune(convx.nn.GaussianBlur2d(1.0), torch.rand(3, 32, 32), rounds=2, progress=False)
+    >>> [row.problem.split(", ")[1] for row in blur.rows]  # its two passes
+    ['filter 7x1', 'filter 1x7']
     """
     _layers.require_module("layer_or_model", layer_or_model)
     operations = _checked_operations(operations)
@@ -144,10 +150,11 @@ def tune(
     problems, left = _problems(layer_or_model, example_input, operations)
     if left and not problems:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
-        raise InvalidArgument(f"none of the model's convolutions can be tuned: {reasons}")
+        raise InvalidArgument(f"none of the model's layers can be tuned: {reasons}")
     if not problems:
         raise InvalidArgument(
-            "the example input reaches no Conv1d or Conv2d of the model; there is nothing to tune"
+            "the example input reaches no Conv1d or Conv2d of the model, nor a filter of convx.nn; there is "
+            "nothing to tune"
         )
     rows = []
     with _bar(len(problems), progress) as bar:
@@ -182,8 +189,8 @@ def tune_problem(
     generate: bool = True,
     tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
 ) -> TunedProblem:
-    """As tune, for one _core.Problem. tell is given the number of contenders, and returns what is called as
-    each of them is done with."""
+    """As tune, for one _core.Problem or _core.FilterProblem. tell is given the number of contenders, and
+    returns what is called as each of them is done with."""
     device = _planning.device(where)
     known = None if force else records.find(problem, device)
     # A plan of the record may be gone, or want another setting: then there is nothing that could be taken.
@@ -195,7 +202,8 @@ def tune_problem(
         )
     before = _predicted(problem, device)
     kernels: dict[str, Any] = {}
-    if generate and device.backend != "cpu":
+    is_filter = isinstance(problem, _planning.core().FilterProblem)
+    if generate and device.backend != "cpu" and not is_filter:
         problem_text = records.fields_text(records.problem_fields(problem))
         kernels = generated.offer(problem, device, problem_text)
     # Kernels of other calls have no place in the record, and generate may keep them out.
@@ -241,7 +249,8 @@ def _measure(
     rounds: int,
     tell: Callable[[int], Callable[[], None]],
 ) -> dict[str, Timing]:
-    operands = Operands(problem, where)
+    is_filter = isinstance(problem, _planning.core().FilterProblem)
+    operands: Any = (FilterOperands if is_filter else Operands)(problem, where)
     failures: dict[str, Timing] = {}
     contenders = {}
     for name in plans:
@@ -263,28 +272,38 @@ def _problems(
     can't be tuned, with the reason."""
     names: dict[Module, list[str]] = {
         layer: each
-        for layer, each in _layers.convolutions(model).items()
-        if isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d))
+        for layer, each in {**_layers.convolutions(model), **_layers.filters(model)}.items()
+        if isinstance(layer, (torch.nn.Conv1d, torch.nn.Conv2d, FilterLayer))
     }
     found: dict[tuple[Any, torch.device], list[str]] = {}
     left: dict[str, str] = {}
     for layer, calls in _layers.record_calls(model, list(names), example_input).items():
         for call in calls:
-            for operation in operations:
+            for operation in _operations_of(layer, operations):
                 try:
-                    problem = _problem(layer, call, operation)
+                    problems = _problems_of_call(layer, call, operation)
                 except (TypeError, ValueError) as error:
                     left[", ".join(names[layer])] = str(error)
                     continue
-                layers = found.setdefault((problem, call.device), [])
-                layers += [name for name in names[layer] if name not in layers]
+                for problem in problems:
+                    layers = found.setdefault((problem, call.device), [])
+                    layers += [name for name in names[layer] if name not in layers]
     return found, left
 
 
-def _problem(layer: Module, call: _layers.Call, operation: str) -> Any:
+def _operations_of(layer: Module, operations: Sequence[str]) -> Sequence[str]:
+    """Of filters forward alone, where it is among them."""
+    return ("forward",) if isinstance(layer, FilterLayer) and "forward" in operations else operations
+
+
+def _problems_of_call(layer: Module, call: _layers.Call, operation: str) -> list[Any]:
     if call.device.type not in ("cpu", "cuda"):
         raise InvalidArgument(f"nothing can be measured on device '{call.device}'; supported: cpu, cuda")
-    return _layers.problem(layer, call, operation)
+    if not isinstance(layer, FilterLayer):
+        return [_layers.problem(layer, call, operation)]
+    if operation != "forward":
+        raise InvalidArgument(f"a filter's {operation} is made of convolutions that no layer has")
+    return _layers.filter_problems(layer, call)
 
 
 class _Bar:

@@ -1,26 +1,38 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "choose/measured.h"
 #include "choose/registry.h"
 #include "choose/tuned.h"
-#include "methods/native/native.h"
 
 namespace convx {
 namespace {
 
 struct Name {
   std::string method, candidate;  // candidate is empty where the method alone is named
-  bool has_tiling;                // a plan is named, as name_of does
+  std::string tiling;             // as name_of has it, with a space before; empty where a kernel is named
 };
 
+template <class Problem>
+const MethodOf<Problem>* find(const std::string& name) {
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
+    if (name == method->name) return method;
+  }
+  return nullptr;
+}
+
+template <class Problem>
 Name split(const std::string& algorithm) {
-  const size_t space = algorithm.find(' ');
-  const std::string kernel = algorithm.substr(0, space);
+  const size_t space = std::min(algorithm.find(' '), algorithm.size());
+  const std::string kernel = algorithm.substr(0, space), tiling = algorithm.substr(space);
   const size_t slash = kernel.find('/');
-  const bool has_tiling = space != std::string::npos;
-  if (slash == std::string::npos) return {kernel, "", has_tiling};
-  return {kernel.substr(0, slash), kernel.substr(slash + 1), has_tiling};
+  if (slash != std::string::npos) return {kernel.substr(0, slash), kernel.substr(slash + 1), tiling};
+  const auto& all = methods<Problem>();
+  if (all.size() == 1 && !kernel.empty() && kernel != all.front()->name) {
+    return {all.front()->name, kernel, tiling};
+  }
+  return {kernel, "", tiling};
 }
 
 // "hntmp|auto" as {"hntmp", "auto"}; {"hntmp", ""} where there is no second.
@@ -30,22 +42,16 @@ std::pair<std::string, std::string> alternatives(const std::string& algorithm) {
   return {algorithm.substr(0, bar), algorithm.substr(bar + 1)};
 }
 
-const Method* find(const std::string& name) {
-  for (const Method* method : methods()) {
-    if (name == method->name) return method;
-  }
-  return nullptr;
-}
-
 std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
+template <class Problem>
 std::vector<std::string> method_names() {
   std::vector<std::string> names = {"auto"};
-  for (const Method* method : methods()) names.push_back(method->name);
+  for (const MethodOf<Problem>* method : methods<Problem>()) names.push_back(method->name);
   return names;
 }
 
@@ -60,53 +66,77 @@ std::vector<std::string> candidate_names(const std::vector<Plan>& plans) {
   return names;
 }
 
-std::vector<std::string> able_methods(const ConvProblem& problem, const DeviceTraits& device) {
-  std::vector<std::string> names = {"auto"};
-  for (const Method* method : methods()) {
+// "; what can run it: auto, depthwise", or that nothing can.
+template <class Problem>
+std::string way_out(const Problem& problem, const DeviceTraits& device) {
+  std::vector<std::string> names;
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
     if (method->supports(problem, device).ok) names.push_back(method->name);
   }
-  return names;
+  return names.empty() ? "; nothing can run it there" : "; what can run it: auto, " + join(names);
 }
 
-Choice select_named(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
-  const Name name = split(algorithm);
-  const Method& method = *find(name.method);
-  const Support support = method.supports(problem, device);
-  if (!support.ok) {
-    throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + support.reason + " (" +
-                          describe(problem) + ", on " + device.name +
-                          "); what can run it: " + join(able_methods(problem, device)));
-  }
-  const std::vector<Plan> plans = predict(method, problem, device);
+template <class Problem>
+std::string place(const Problem& problem, const DeviceTraits& device) {
+  return describe(problem) + ", on " + device.name;
+}
+
+// The best of a method's plans that a name means; nullptr where there is none.
+const Plan* find_plan(const std::vector<Plan>& plans, const Name& name) {
   // "native" is the plan that has no other name, of other methods the best.
   const bool has_nameless =
       std::any_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.candidate.empty(); });
+  const bool any = name.candidate.empty() && name.tiling.empty() && !has_nameless;
   for (const Plan& plan : plans) {
-    const bool is_meant = name.has_tiling
-                              ? name_of(plan) == algorithm
-                              : (name.candidate.empty() && !has_nameless) || plan.candidate == name.candidate;
-    if (is_meant) return {plan, true, "named as algorithm '" + algorithm + "'"};
+    if (any ? plan.by_name_only : plan.candidate != name.candidate) continue;
+    if (name.tiling.empty() || name_of(plan) == algorithm_of(plan) + name.tiling) return &plan;
   }
-  const std::vector<std::string> names = candidate_names(plans);
-  if (name.has_tiling) {
-    throw InvalidArgument("algorithm '" + algorithm + "' can't run this problem: " + name.method +
-                          " has no such tiling for " + describe(problem) + ", on " + device.name +
+  return nullptr;
+}
+
+template <class Problem>
+Choice select_named(const Problem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  const Name name = split<Problem>(algorithm);
+  const MethodOf<Problem>& method = *find<Problem>(name.method);
+  const Support support = method.supports(problem, device);
+  const std::string refusal = "algorithm '" + algorithm + "' can't run this problem: ";
+  if (!support.ok) {
+    throw InvalidArgument(refusal + support.reason + " (" + place(problem, device) + ")" +
+                          way_out(problem, device));
+  }
+  const std::vector<Plan> plans = predict(method, problem, device);
+  if (const Plan* plan = find_plan(plans, name)) {
+    return {*plan, true, "named as algorithm '" + algorithm + "'"};
+  }
+  if (!name.tiling.empty()) {
+    throw InvalidArgument(refusal + name.method + " has no such tiling for " + place(problem, device) +
                           "; convx.explain lists those it has, and without a tiling the best is taken");
   }
+  const std::vector<std::string> names = candidate_names(plans);
   const std::string why =
       method.why_absent == nullptr ? "" : method.why_absent(problem, device, name.candidate);
   throw InvalidArgument(
-      "algorithm '" + algorithm + "' can't run this problem: " + name.method + " has no candidate '" +
-      name.candidate + "' for " + describe(problem) + ", on " + device.name +
+      refusal + name.method + " has no candidate '" + name.candidate + "' for " + place(problem, device) +
       (why.empty() ? "; " : ": " + why + "; ") +
       (names.empty() ? "it has none: name the method alone" : "what it has: " + join(names)));
 }
 
+// Whether a list of algorithms ends with this one.
+template <class Problem>
+bool can_run(const Problem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  if (algorithm == "auto") return true;
+  const Name name = split<Problem>(algorithm);
+  const MethodOf<Problem>& method = *find<Problem>(name.method);
+  if (!method.supports(problem, device).ok) return false;
+  return name.candidate.empty() || find_plan(method.candidates(problem, device), name) != nullptr;
+}
+
 // What convx.tune measured; nothing where the method no longer has such a plan.
-std::optional<Choice> select_tuned(const ConvProblem& problem, const DeviceTraits& device) {
+template <class Problem>
+std::optional<Choice> select_tuned(const Problem& problem, const DeviceTraits& device) {
   const std::optional<Tuned> tuned = find_tuned(problem, device);
   if (!tuned.has_value()) return std::nullopt;
-  const Method* method = find(split(tuned->algorithm).method);
+  const MethodOf<Problem>* method = find<Problem>(split<Problem>(tuned->algorithm).method);
   if (method == nullptr || !method->supports(problem, device).ok) return std::nullopt;
   for (Plan& plan : predict(*method, problem, device)) {
     if (name_of(plan) != tuned->algorithm) continue;
@@ -118,31 +148,43 @@ std::optional<Choice> select_tuned(const ConvProblem& problem, const DeviceTrait
   return std::nullopt;
 }
 
+// Why auto takes a plan: held against torch's, where torch has one.
+std::string reason_of(const Plan& taken, const std::optional<Plan>& torch) {
+  if (!torch.has_value()) return "the least predicted time";
+  return name_of(taken) == name_of(*torch)
+             ? "nothing was measured ahead of torch's convolution on layers like this one"
+             : "the least time of what was measured ahead of torch's convolution on layers like this one";
+}
+
 }  // namespace
 
+template <class Problem>
 void check_algorithm(const std::string& algorithm) {
   const auto [first, rest] = alternatives(algorithm);
   if (!rest.empty()) {
-    check_algorithm(first);
-    return check_algorithm(rest);
+    check_algorithm<Problem>(first);
+    return check_algorithm<Problem>(rest);
   }
-  if (algorithm == "auto" || find(split(algorithm).method) != nullptr) return;
-  throw InvalidArgument("algorithm must be one of " + join(method_names()) +
+  if (algorithm == "auto" || find<Problem>(split<Problem>(algorithm).method) != nullptr) return;
+  throw InvalidArgument("algorithm must be one of " + join(method_names<Problem>()) +
                         ", or 'method/candidate' as convx.explain lists them, or several of them as "
                         "'first|second'; got '" +
                         algorithm + "'");
 }
 
 std::string algorithm_of_gradients(const std::string& algorithm) {
-  const std::string method = split(alternatives(algorithm).first).method;
+  const std::string method = split<ConvProblem>(alternatives(algorithm).first).method;
   return method == "auto" ? method : method + "|auto";
 }
 
-Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device) {
-  const Plan torch = select_named(problem, device, "native").plan;
-  Choice best{torch, false, ""};
-  std::string reasons, unmeasured;
-  for (const Method* method : methods()) {
+template <class Problem>
+Choice select_untuned(const Problem& problem, const DeviceTraits& device) {
+  std::optional<Plan> torch;
+  if (find<Problem>("native") != nullptr) torch = select_named(problem, device, "native").plan;
+  std::optional<Plan> best = torch;
+  std::vector<std::string> unmeasured;
+  std::string reasons;
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
     const Support support = method->supports(problem, device);
     if (!support.ok) {
       reasons += std::string("; ") + method->name + " can't: " + support.reason;
@@ -151,39 +193,40 @@ Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device) {
     bool measured = false;
     for (Plan& plan : predict(*method, problem, device)) {
       measured = measured || std::isfinite(plan.doubt);
-      const bool is_ahead = plan.predicted_us * std::max(plan.doubt, torch.doubt) < torch.predicted_us;
-      if (is_ahead && plan.predicted_us < best.plan.predicted_us) best.plan = std::move(plan);
+      if (plan.by_name_only) continue;
+      const bool is_ahead =
+          !torch.has_value() || plan.predicted_us * std::max(plan.doubt, torch->doubt) < torch->predicted_us;
+      if (is_ahead && (!best.has_value() || plan.predicted_us < best->predicted_us)) best = std::move(plan);
     }
-    if (!measured && method != torch.method) {
-      unmeasured += (unmeasured.empty() ? "" : ", ") + std::string(method->name);
-    }
+    if (!measured && (!torch.has_value() || method != torch->method)) unmeasured.push_back(method->name);
   }
-  if (!std::isfinite(torch.doubt)) unmeasured += (unmeasured.empty() ? "" : ", ") + std::string("torch");
-  best.why = name_of(best.plan) == name_of(torch)
-                 ? "nothing was measured ahead of torch's convolution on layers like this one"
-                 : "the least time of what was measured ahead of torch's convolution on layers like this one";
-  if (!unmeasured.empty()) best.why += "; not measured on such: " + unmeasured + " (convx.tune does it here)";
-  best.why += reasons;
-  return best;
+  if (!best.has_value()) {
+    throw InvalidArgument("algorithm 'auto' can't run this problem" + reasons + " (" +
+                          place(problem, device) + ")");
+  }
+  if (torch.has_value() && !std::isfinite(torch->doubt)) unmeasured.push_back("torch");
+  std::string why = reason_of(*best, torch);
+  if (!unmeasured.empty()) {
+    why += "; not measured on such: " + join(unmeasured) + " (convx.tune does it here)";
+  }
+  return {*std::move(best), false, why + reasons};
 }
 
-Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
-  check_algorithm(algorithm);
+template <class Problem>
+Choice select(const Problem& problem, const DeviceTraits& device, const std::string& algorithm) {
+  check_algorithm<Problem>(algorithm);
   const auto [first, rest] = alternatives(algorithm);
-  if (!rest.empty()) {
-    const Method* method = find(split(first).method);
-    const bool able = method == nullptr || method->supports(problem, device).ok;
-    return select(problem, device, able ? first : rest);
-  }
+  if (!rest.empty()) return select(problem, device, can_run(problem, device, first) ? first : rest);
   if (algorithm != "auto") return select_named(problem, device, algorithm);
   if (std::optional<Choice> tuned = select_tuned(problem, device)) return *std::move(tuned);
   return select_untuned(problem, device);
 }
 
-std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device) {
+template <class Problem>
+std::vector<Explanation> explain(const Problem& problem, const DeviceTraits& device) {
   const Plan chosen = select(problem, device, "auto").plan;
   std::vector<Explanation> rows;
-  for (const Method* method : methods()) {
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
     Explanation row{method, method->supports(problem, device), {}, method == chosen.method};
     if (row.support.ok) row.plans = predict(*method, problem, device);
     for (Plan& plan : row.plans) {
@@ -193,5 +236,14 @@ std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits&
   }
   return rows;
 }
+
+template void check_algorithm<ConvProblem>(const std::string&);
+template void check_algorithm<FilterProblem>(const std::string&);
+template Choice select(const ConvProblem&, const DeviceTraits&, const std::string&);
+template Choice select(const FilterProblem&, const DeviceTraits&, const std::string&);
+template Choice select_untuned(const ConvProblem&, const DeviceTraits&);
+template Choice select_untuned(const FilterProblem&, const DeviceTraits&);
+template std::vector<Explanation> explain(const ConvProblem&, const DeviceTraits&);
+template std::vector<Explanation> explain(const FilterProblem&, const DeviceTraits&);
 
 }  // namespace convx

@@ -153,6 +153,29 @@ std::string measured_name(const Plan& plan) {
   return plan.variant.empty() ? algorithm_of(plan) : algorithm_of(plan) + ", " + plan.variant;
 }
 
+// Of the time that packing filters takes: a call has none, it is a part of measured times, or it comes on
+// top.
+enum class Packing { kept, measured, added };
+
+Packing packing_of(const ConvProblem& problem) {
+  if (problem.packs_each_call) return Packing::added;
+  return problem.operation == Operation::input_grad ? Packing::measured : Packing::kept;
+}
+
+Packing packing_of(const FilterProblem& /*problem*/) {
+  return Packing::kept;
+}
+
+// The problem that plans with exact products were measured on.
+ConvProblem exact(ConvProblem problem) {
+  problem.allow_tf32 = false;
+  return problem;
+}
+
+FilterProblem exact(const FilterProblem& problem) {
+  return problem;
+}
+
 }  // namespace
 
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
@@ -160,13 +183,17 @@ Measured measured_time(const std::string& algorithm, const ConvProblem& problem,
                                 : dense_time(algorithm, problem, device);
 }
 
-std::vector<Plan> predict(const Method& method, const ConvProblem& problem, const DeviceTraits& device) {
+Measured measured_time(const std::string& /*algorithm*/, const FilterProblem& /*problem*/,
+                       const DeviceTraits& /*device*/) {
+  return {};
+}
+
+template <class Problem>
+std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem,
+                          const DeviceTraits& device) {
   std::vector<Plan> plans = method.candidates(problem, device);
-  ConvProblem exact = problem;
-  exact.allow_tf32 = false;
-  const bool on_gpu = device.backend != Backend::cpu;
-  // Of gradients' times it is a part, of forward's not.
-  if (on_gpu && problem.operation == Operation::input_grad) add_packing_times(plans);
+  const Packing packing = device.backend == Backend::cpu ? Packing::kept : packing_of(problem);
+  if (packing == Packing::measured) add_packing_times(plans);
   std::map<std::string, double> least;
   for (const Plan& plan : plans) {
     const auto [found, first] = least.emplace(measured_name(plan), plan.predicted_us);
@@ -175,7 +202,7 @@ std::vector<Plan> predict(const Method& method, const ConvProblem& problem, cons
   for (const auto& [name, estimate] : least) {
     const auto is_meant = [&name = name](const Plan& plan) { return measured_name(plan) == name; };
     const bool is_exact = std::find_if(plans.begin(), plans.end(), is_meant)->exact;
-    const Measured measured = measured_time(name, is_exact ? exact : problem, device);
+    const Measured measured = measured_time(name, is_exact ? exact(problem) : problem, device);
     if (!measured) continue;
     for (Plan& plan : plans) {
       if (!is_meant(plan)) continue;
@@ -183,11 +210,14 @@ std::vector<Plan> predict(const Method& method, const ConvProblem& problem, cons
       plan.predicted_us *= measured.us / estimate;
     }
   }
-  if (on_gpu && problem.packs_each_call) add_packing_times(plans);
+  if (packing == Packing::added) add_packing_times(plans);
   for (Plan& plan : plans) plan.predicted_us += plan.beside_us;
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
   return plans;
 }
+
+template std::vector<Plan> predict(const MethodOf<ConvProblem>&, const ConvProblem&, const DeviceTraits&);
+template std::vector<Plan> predict(const MethodOf<FilterProblem>&, const FilterProblem&, const DeviceTraits&);
 
 }  // namespace convx

@@ -7,6 +7,7 @@
 
 #include "choose/registry.h"
 #include "choose/tuned.h"
+#include "problem/filter_problem.h"
 
 namespace convx {
 namespace {
@@ -15,8 +16,9 @@ namespace {
 // track of what was used last.
 constexpr size_t kMostPlans = 4096;
 
+template <class Problem>
 struct Key {
-  ConvProblem problem;
+  Problem problem;
   const DeviceTraits* device;  // a library gives one object per device, for good
   std::string algorithm;
   bool operator==(const Key& other) const {
@@ -25,7 +27,8 @@ struct Key {
 };
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
+  template <class Problem>
+  size_t operator()(const Key<Problem>& key) const {
     return key.problem.hash() ^ (reinterpret_cast<size_t>(key.device) >> 4) ^
            (std::hash<std::string>()(key.algorithm) * 31);
   }
@@ -33,12 +36,13 @@ struct KeyHash {
 
 }  // namespace
 
-std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTraits& device,
+template <class Problem>
+std::shared_ptr<const Plan> plan_for(const Problem& problem, const DeviceTraits& device,
                                      const std::string& algorithm) {
   static std::shared_mutex mutex;
-  static auto& plans = *new std::unordered_map<Key, std::shared_ptr<const Plan>, KeyHash>();
+  static auto& plans = *new std::unordered_map<Key<Problem>, std::shared_ptr<const Plan>, KeyHash>();
   static uint64_t plans_generation = 0;  // of the tuned choices that all of them were made with
-  Key key = {problem, &device, algorithm};
+  Key<Problem> key = {problem, &device, algorithm};
   const uint64_t generation = tuned_generation();
   {
     const std::shared_lock<std::shared_mutex> lock(mutex);
@@ -53,5 +57,8 @@ std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTra
   plans[std::move(key)] = plan;
   return plan;
 }
+
+template std::shared_ptr<const Plan> plan_for(const ConvProblem&, const DeviceTraits&, const std::string&);
+template std::shared_ptr<const Plan> plan_for(const FilterProblem&, const DeviceTraits&, const std::string&);
 
 }  // namespace convx

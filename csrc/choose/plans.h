@@ -1,4 +1,4 @@
-// The one memory of what was selected.
+// The one memory of what was selected, for each kind of problem.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,8 @@ namespace convx {
 
 // select() for that problem, device and algorithm, remembered, so that a repeated call costs a look-up; the
 // device is one that a KernelLibrary has given. Thread-safe and bounded.
-std::shared_ptr<const Plan> plan_for(const ConvProblem& problem, const DeviceTraits& device,
+template <class Problem>
+std::shared_ptr<const Plan> plan_for(const Problem& problem, const DeviceTraits& device,
                                      const std::string& algorithm);
 
 }  // namespace convx

@@ -9,9 +9,16 @@
 
 namespace convx {
 
+template <>
 const std::vector<const Method*>& methods() {
   static const std::vector<const Method*> table = {&depthwise::method, &filter2d::method, &pointwise::method,
                                                    &hntmp::method,     &cuconv::method,   &native::method};
+  return table;
+}
+
+template <>
+const std::vector<const MethodOf<FilterProblem>*>& methods() {
+  static const std::vector<const MethodOf<FilterProblem>*> table = {&filter2d::filtering};
   return table;
 }
 

@@ -1,22 +1,32 @@
-// The one table of methods: dispatch, explain(), tests and benchmarks loop over it.
+// The one table of methods for each kind of problem: dispatch, explain(), tests and benchmarks loop over it.
+// Templates are of ConvProblem and FilterProblem.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "plan/method.h"
+#include "problem/filter_problem.h"
 
 namespace convx {
 
-// In order of registration; "native", torch's own convolution, is the last and supports everything.
-const std::vector<const Method*>& methods();
+// In order of registration. Of convolutions "native", torch's own, is the last and supports everything;
+// filterings have no such method.
+template <class Problem>
+const std::vector<const MethodOf<Problem>*>& methods();
+template <>
+const std::vector<const MethodOf<ConvProblem>*>& methods();
+template <>
+const std::vector<const MethodOf<FilterProblem>*>& methods();
 
 // Throws InvalidArgument, listing what exists, unless algorithm is "auto" or begins with a method's name, or
-// is several such as "first|second".
+// is several such as "first|second". Where one method is all that there is, its candidates go by their own
+// names too ("both" for "filter2d/both"): which those are, a problem has to tell.
+template <class Problem = ConvProblem>
 void check_algorithm(const std::string& algorithm);
 
 // What a gradient is asked for, where the forward operation is asked for algorithm: the method, whose
-// candidates
-// ("depthwise/strip") are kernels of one operation, and auto where the method does not have the gradient.
+// candidates ("depthwise/strip") are kernels of one operation, and auto where the method does not have the
+// gradient.
 std::string algorithm_of_gradients(const std::string& algorithm);
 
 struct Choice {
@@ -26,21 +36,25 @@ struct Choice {
 };
 
 // algorithm: "auto", a method ("depthwise"), one of its candidates ("depthwise/strip"), or one plan of those
-// by its name_of ("depthwise/strip rows=4 columns=4"), or several of all these, "hntmp|auto", of which the
-// first whose method can run the problem counts. auto takes what was tuned for this very problem, or else
-// torch's convolution, unless something was measured ahead of it on layers like this one: then what has the
-// least time. What was not measured on such layers is not predicted from others. A named one that can't run
+// by its name_of ("depthwise/strip rows=4 columns=4"), or several of all these, "depthwise/strip|hntmp|auto",
+// of which the first that can run the problem counts. auto takes what was tuned for this very problem. Else
+// it takes torch's convolution, unless something was measured ahead of it on layers like this one: then what
+// has the least time; what was not measured on such layers is not predicted from others. Of filterings, for
+// which torch has no operator, it takes the one with the least predicted time. A named one that can't run
 // throws InvalidArgument with the condition that fails and what could run instead.
-Choice select(const ConvProblem& problem, const DeviceTraits& device, const std::string& algorithm);
+template <class Problem>
+Choice select(const Problem& problem, const DeviceTraits& device, const std::string& algorithm);
 // What auto takes where nothing was tuned.
-Choice select_untuned(const ConvProblem& problem, const DeviceTraits& device);
+template <class Problem>
+Choice select_untuned(const Problem& problem, const DeviceTraits& device);
 
 struct Explanation {
-  const Method* method;
+  const MethodFacts* method;
   Support support;
   std::vector<Plan> plans;  // empty where support.ok is false
   bool chosen = false;      // what auto takes
 };
-std::vector<Explanation> explain(const ConvProblem& problem, const DeviceTraits& device);
+template <class Problem>
+std::vector<Explanation> explain(const Problem& problem, const DeviceTraits& device);
 
 }  // namespace convx

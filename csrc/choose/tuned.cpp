@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "problem/filter_problem.h"
 #include "problem/record.h"
 
 namespace convx {
@@ -14,27 +15,51 @@ namespace {
 
 constexpr size_t kMostTuned = 16384;
 
+template <class Problem>
 struct Key {
-  ConvProblem problem;
+  Problem problem;
   std::string device;
   bool operator==(const Key& other) const { return device == other.device && problem == other.problem; }
 };
 struct KeyHash {
-  size_t operator()(const Key& key) const {
+  template <class Problem>
+  size_t operator()(const Key<Problem>& key) const {
     return key.problem.hash() ^ (std::hash<std::string>()(key.device) * 31);
   }
 };
 
+template <class Problem>
 struct Table {
   std::shared_mutex mutex;
-  std::unordered_map<Key, Tuned, KeyHash> choices;
-  std::atomic<uint64_t> generation{0};
+  std::unordered_map<Key<Problem>, Tuned, KeyHash> choices;
 };
 
 // Never destroyed: operators may run while a process ends.
-Table& table() {
-  static Table& instance = *new Table();
+template <class Problem>
+Table<Problem>& table() {
+  static Table<Problem>& instance = *new Table<Problem>();
   return instance;
+}
+
+std::atomic<uint64_t> generation{0};  // of all tables
+
+template <class Problem>
+void clear() {
+  Table<Problem>& all = table<Problem>();
+  const std::unique_lock<std::shared_mutex> lock(all.mutex);
+  all.choices.clear();
+}
+
+template <class Problem>
+void remember_problem(RecordFields& fields) {
+  const Problem problem = read_problem<Problem>(fields);
+  const std::string device = fields.text("device");
+  const Tuned choice = {fields.text("algorithm"), fields.number("us")};
+  fields.require_empty();
+  if (!std::isfinite(choice.us) || choice.us <= 0) {
+    throw InvalidArgument("record: us must be above 0, got " + std::to_string(choice.us));
+  }
+  remember_tuned(problem, device, choice);
 }
 
 }  // namespace
@@ -44,18 +69,20 @@ std::string tuning_key(const DeviceTraits& device) {
   return device.name + " " + to_string(device.isa) + " threads=" + std::to_string(device.threads);
 }
 
-void remember_tuned(const ConvProblem& problem, const std::string& device_key, Tuned choice) {
-  Table& all = table();
+template <class Problem>
+void remember_tuned(const Problem& problem, const std::string& device_key, Tuned choice) {
+  Table<Problem>& all = table<Problem>();
   const std::unique_lock<std::shared_mutex> lock(all.mutex);
-  Key key = {problem, device_key};
+  Key<Problem> key = {problem, device_key};
   if (all.choices.size() >= kMostTuned && all.choices.count(key) == 0) all.choices.erase(all.choices.begin());
   all.choices[std::move(key)] = std::move(choice);
-  ++all.generation;
+  ++generation;
 }
 
-std::optional<Tuned> find_tuned(const ConvProblem& problem, const DeviceTraits& device) {
-  Table& all = table();
-  if (all.generation == 0) return std::nullopt;
+template <class Problem>
+std::optional<Tuned> find_tuned(const Problem& problem, const DeviceTraits& device) {
+  if (generation == 0) return std::nullopt;
+  Table<Problem>& all = table<Problem>();
   const std::shared_lock<std::shared_mutex> lock(all.mutex);
   const auto found = all.choices.find({problem.as_tuned(), tuning_key(device)});
   if (found == all.choices.end()) return std::nullopt;
@@ -63,26 +90,24 @@ std::optional<Tuned> find_tuned(const ConvProblem& problem, const DeviceTraits& 
 }
 
 void forget_tuned() {
-  Table& all = table();
-  const std::unique_lock<std::shared_mutex> lock(all.mutex);
-  all.choices.clear();
-  ++all.generation;
+  clear<ConvProblem>();
+  clear<FilterProblem>();
+  ++generation;
 }
 
 uint64_t tuned_generation() {
-  return table().generation;
+  return generation;
 }
 
 void remember_tuned(const std::string& record) {
   RecordFields fields(record);
-  const ConvProblem problem = read_problem(fields);
-  const std::string device = fields.text("device");
-  const Tuned choice = {fields.text("algorithm"), fields.number("us")};
-  fields.require_empty();
-  if (!std::isfinite(choice.us) || choice.us <= 0) {
-    throw InvalidArgument("record: us must be above 0, got " + std::to_string(choice.us));
-  }
-  remember_tuned(problem, device, choice);
+  if (fields.says("operation", kFilterOperation)) return remember_problem<FilterProblem>(fields);
+  remember_problem<ConvProblem>(fields);
 }
+
+template void remember_tuned(const ConvProblem&, const std::string&, Tuned);
+template void remember_tuned(const FilterProblem&, const std::string&, Tuned);
+template std::optional<Tuned> find_tuned(const ConvProblem&, const DeviceTraits&);
+template std::optional<Tuned> find_tuned(const FilterProblem&, const DeviceTraits&);
 
 }  // namespace convx

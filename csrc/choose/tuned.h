@@ -19,17 +19,20 @@ struct Tuned {
 // What tells the devices of a machine apart: a GPU's name; a CPU's instruction set and threads.
 std::string tuning_key(const DeviceTraits& device);
 
-// The table is thread-safe and bounded: where it is full, some choice makes room for the new one.
-void remember_tuned(const ConvProblem& problem, const std::string& device_key, Tuned choice);
-std::optional<Tuned> find_tuned(const ConvProblem& problem, const DeviceTraits& device);
+// Each kind of problem, ConvProblem and FilterProblem, has a table, thread-safe and bounded: where it is
+// full, some choice makes room for the new one.
+template <class Problem>
+void remember_tuned(const Problem& problem, const std::string& device_key, Tuned choice);
+template <class Problem>
+std::optional<Tuned> find_tuned(const Problem& problem, const DeviceTraits& device);
 void forget_tuned();
 
-// Grows with each change of the table; what was chosen under a smaller number may have changed.
+// Grows with each change of a table; what was chosen under a smaller number may have changed.
 uint64_t tuned_generation();
 
-// remember_tuned from text, one "name = value" a line: every field of _core.Problem by its name there (pairs
-// and paddings as numbers with spaces between), device, algorithm and us. Throws InvalidArgument for a name
-// that is missing, unknown or given twice, and for values that mean nothing.
+// remember_tuned from text, one "name = value" a line: every field of _core.Problem or _core.FilterProblem by
+// its name there (pairs and paddings as numbers with spaces between), device, algorithm and us. Throws
+// InvalidArgument for a name that is missing, unknown or given twice, and for values that mean nothing.
 void remember_tuned(const std::string& record);
 
 }  // namespace convx

@@ -1,5 +1,3 @@
-#include <stdexcept>
-
 #include "methods/cuconv/cuconv.h"
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
@@ -10,7 +8,7 @@
 namespace convx {
 namespace {
 
-const CpuLauncher kLaunchers[] = {
+const CpuLauncher<ConvProblem> kConvolutions[] = {
     {&depthwise::method, depthwise::launch_cpu, nullptr},
     {&filter2d::method, filter2d::launch_cpu, nullptr},
     {&pointwise::method, pointwise::launch_cpu, pointwise::pack_weight_cpu},
@@ -18,13 +16,20 @@ const CpuLauncher kLaunchers[] = {
     {&cuconv::method, cuconv::launch_cpu, cuconv::pack_weight_cpu},
 };
 
+const CpuLauncher<FilterProblem> kFilterings[] = {
+    {&filter2d::filtering, filter2d::launch_cpu, nullptr},
+};
+
 }  // namespace
 
-const CpuLauncher& cpu_launcher(const Plan& plan) {
-  for (const CpuLauncher& launcher : kLaunchers) {
-    if (launcher.method == plan.method) return launcher;
-  }
-  throw std::logic_error("convx: no CPU launcher for " + describe(plan));
+template <>
+const CpuLauncher<ConvProblem>& cpu_launcher(const Plan& plan) {
+  return find_launcher(kConvolutions, plan);
+}
+
+template <>
+const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan) {
+  return find_launcher(kFilterings, plan);
 }
 
 }  // namespace convx

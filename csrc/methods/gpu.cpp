@@ -1,5 +1,3 @@
-#include <stdexcept>
-
 #include "methods/cuconv/cuconv.h"
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
@@ -10,7 +8,7 @@
 namespace convx {
 namespace {
 
-const GpuLauncher kLaunchers[] = {
+const GpuLauncher<ConvProblem> kConvolutions[] = {
     {&depthwise::method, depthwise::launch_gpu, nullptr},
     {&filter2d::method, filter2d::launch_gpu, nullptr},
     {&pointwise::method, pointwise::launch_gpu, pointwise::pack_weight_gpu},
@@ -18,13 +16,20 @@ const GpuLauncher kLaunchers[] = {
     {&cuconv::method, cuconv::launch_gpu, cuconv::pack_weight_gpu},
 };
 
+const GpuLauncher<FilterProblem> kFilterings[] = {
+    {&filter2d::filtering, filter2d::launch_gpu, nullptr},
+};
+
 }  // namespace
 
-const GpuLauncher& gpu_launcher(const Plan& plan) {
-  for (const GpuLauncher& launcher : kLaunchers) {
-    if (launcher.method == plan.method) return launcher;
-  }
-  throw std::logic_error("convx: no GPU launcher for " + describe(plan));
+template <>
+const GpuLauncher<ConvProblem>& gpu_launcher(const Plan& plan) {
+  return find_launcher(kConvolutions, plan);
+}
+
+template <>
+const GpuLauncher<FilterProblem>& gpu_launcher(const Plan& plan) {
+  return find_launcher(kFilterings, plan);
 }
 
 }  // namespace convx

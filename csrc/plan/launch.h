@@ -8,9 +8,10 @@
 
 namespace convx {
 
-// forward reads input, weight and bias (null without) and writes result; input_grad reads output_grad and
-// weight; weight_grad reads input and output_grad. weight is always (out_channels, in_channels / groups,
-// filter_height, filter_width), contiguous, and so is the weight gradient. bias has the dtype of the input.
+// forward reads input, weight and bias (null without) and writes result, and so do filterings; input_grad
+// reads output_grad and weight; weight_grad reads input and output_grad. weight is always (out_channels,
+// in_channels / groups, filter_height, filter_width), contiguous, and so is the weight gradient. bias has the
+// dtype of the input.
 struct Pointers {
   const void* input = nullptr;
   const void* weight = nullptr;

@@ -1,4 +1,4 @@
-// What a method of convolution is to the rest of convx: four functions and a name.
+// What a method is to the rest of convx: four functions and a name.
 #pragma once
 #include <limits>
 #include <string>
@@ -22,11 +22,15 @@ struct Support {
 // and columns of it in memory: not where nearly all of it is padding, as with enormous dilations.
 Support supports_padding(const ConvProblem& problem, const DeviceTraits& device);
 
-struct Method;
+// What is told of a method, whatever the problems are that it solves.
+struct MethodFacts {
+  const char* name;     // as users select it
+  const char* summary;  // one line: the idea and its paper
+};
 
 // One way to run one problem on one device: a kernel of the method and its tiling.
 struct Plan {
-  const Method* method = nullptr;
+  const MethodFacts* method = nullptr;
   std::string candidate;  // the kernel family, selectable as "method/candidate"
   std::string variant;    // of the family, where a problem's has times unlike the others'
   int kernel = 0;         // the method's own index of that family
@@ -39,7 +43,10 @@ struct Plan {
   int64_t packed_weight_bytes = 0;
   double predicted_us = 0;
   double beside_us = 0;  // of passes of their own over the result, which no measured time of the kernel has
-  bool exact = false;    // its products are not rounded to TF32, whatever the problem allows
+  // A form that a paper compares its idea with, slower by intent: for those who name it. auto and the
+  // method's name alone never mean it.
+  bool by_name_only = false;
+  bool exact = false;                // its products are not rounded to TF32, whatever the problem allows
   std::string source = "estimated";  // of the prediction; or "measured on NVIDIA H200"
   // What the time may be, in predicted_us, and still be no surprise: an estimate may be anything. auto takes
   // what is ahead of torch's convolution in spite of it.
@@ -48,15 +55,20 @@ struct Plan {
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
 };
 
-struct Method {
-  const char* name;     // as users select it
-  const char* summary;  // one line: the idea and its paper
-  Support (*supports)(const ConvProblem&, const DeviceTraits&);
-  // Every way the method could run a problem that it supports, as it estimates their times. Never empty.
-  std::vector<Plan> (*candidates)(const ConvProblem&, const DeviceTraits&);
+// A method for one kind of problem, ConvProblem or FilterProblem. A kind has a description, equality, a hash
+// and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one of launchers
+// (methods/cpu.cpp and gpu.cpp), and what was measured of it (measured_time in choose/measured.h).
+template <class Problem>
+struct MethodOf : MethodFacts {
+  Support (*supports)(const Problem&, const DeviceTraits&);
+  // Every way the method could run a problem that it supports, as it estimates their times. Never empty, and
+  // never without a plan that may be taken unnamed.
+  std::vector<Plan> (*candidates)(const Problem&, const DeviceTraits&);
   // Why there is no candidate of that name for a problem that the method supports; "" where it has none such.
-  std::string (*why_absent)(const ConvProblem&, const DeviceTraits&, const std::string& candidate) = nullptr;
+  std::string (*why_absent)(const Problem&, const DeviceTraits&, const std::string& candidate) = nullptr;
 };
+
+using Method = MethodOf<ConvProblem>;
 
 // "depthwise/strip", "native": what selects the best plan of this kernel as an algorithm.
 std::string algorithm_of(const Plan& plan);

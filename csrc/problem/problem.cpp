@@ -69,17 +69,6 @@ void limit_steps(int64_t padded, int64_t& stride, int64_t& dilation) {
   dilation = std::min(dilation, padded);
 }
 
-void require_countable(const char* tensor, std::array<int64_t, 4> sizes) {
-  int64_t bytes = static_cast<int64_t>(sizeof(double));
-  for (int64_t size : sizes) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      throw InvalidArgument(std::string("the ") + tensor + " of size (" + number(sizes[0]) + ", " +
-                            number(sizes[1]) + ", " + number(sizes[2]) + ", " + number(sizes[3]) +
-                            ") has more elements than 64 bits can address");
-    }
-  }
-}
-
 }  // namespace
 
 double ConvProblem::bytes() const {
@@ -113,18 +102,35 @@ bool ConvProblem::operator==(const ConvProblem& other) const {
          dilation_h == other.dilation_h && dilation_w == other.dilation_w && groups == other.groups;
 }
 
-size_t ConvProblem::hash() const {
-  uint64_t state = static_cast<uint64_t>(operation) | static_cast<uint64_t>(dtype) << 8 |
-                   static_cast<uint64_t>(layout) << 16 | static_cast<uint64_t>(activation) << 24 |
-                   static_cast<uint64_t>(has_bias) << 32 | static_cast<uint64_t>(allow_tf32) << 33 |
-                   static_cast<uint64_t>(packs_each_call) << 34 | static_cast<uint64_t>(exact_products) << 35;
-  for (int64_t field :
-       {batch, in_channels, in_height, in_width, out_channels, filter_height, filter_width, stride_h,
-        stride_w, padding_top, padding_bottom, padding_left, padding_right, dilation_h, dilation_w, groups}) {
-    state = (state ^ static_cast<uint64_t>(field)) * 0x9e3779b97f4a7c15u;  // 2^64 / golden ratio
+size_t hash_of(uint64_t kinds, std::initializer_list<int64_t> sizes) {
+  uint64_t state = kinds;
+  for (const int64_t size : sizes) {
+    state = (state ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15u;  // 2^64 / golden ratio
     state ^= state >> 29;
   }
   return static_cast<size_t>(state);
+}
+
+void require_countable(const char* tensor, std::initializer_list<int64_t> sizes) {
+  int64_t bytes = static_cast<int64_t>(sizeof(double));
+  bool countable = true;
+  for (const int64_t size : sizes) countable = countable && !__builtin_mul_overflow(bytes, size, &bytes);
+  if (countable) return;
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ", ") + number(size);
+  throw InvalidArgument(std::string("the ") + tensor + " of size (" + text +
+                        ") has more elements than 64 bits can address");
+}
+
+size_t ConvProblem::hash() const {
+  const uint64_t kinds = static_cast<uint64_t>(operation) | static_cast<uint64_t>(dtype) << 8 |
+                         static_cast<uint64_t>(layout) << 16 | static_cast<uint64_t>(activation) << 24 |
+                         static_cast<uint64_t>(has_bias) << 32 | static_cast<uint64_t>(allow_tf32) << 33 |
+                         static_cast<uint64_t>(packs_each_call) << 34 |
+                         static_cast<uint64_t>(exact_products) << 35;
+  return hash_of(kinds, {batch, in_channels, in_height, in_width, out_channels, filter_height, filter_width,
+                         stride_h, stride_w, padding_top, padding_bottom, padding_left, padding_right,
+                         dilation_h, dilation_w, groups});
 }
 
 void set_sizes(ConvProblem& problem, const Sizes& input, const Sizes& weight, const int64_t* stride,

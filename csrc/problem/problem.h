@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 
@@ -80,6 +81,11 @@ void set_tf32(ConvProblem& problem, int64_t tf32);
 void validate_and_size(ConvProblem& problem);
 
 int64_t element_size(DType dtype);  // bytes
+
+// What every kind of problem is told from others by: what its enumerations and flags make, and its sizes.
+size_t hash_of(uint64_t kinds, std::initializer_list<int64_t> sizes);
+// Throws InvalidArgument where the elements of a tensor of that size can't be addressed.
+void require_countable(const char* tensor, std::initializer_list<int64_t> sizes);
 
 // Names used in Python, in messages and in results files.
 const char* to_string(Operation value);

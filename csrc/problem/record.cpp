@@ -46,6 +46,11 @@ RecordFields::RecordFields(const std::string& record) {
   }
 }
 
+bool RecordFields::says(const char* name, const char* value) const {
+  const auto found = values_.find(name);
+  return found != values_.end() && found->second == value;
+}
+
 std::string RecordFields::text(const char* name) {
   const auto found = values_.find(name);
   if (found == values_.end()) throw InvalidArgument(std::string("record: '") + name + "' is missing");
@@ -70,6 +75,7 @@ void RecordFields::require_empty() const {
   if (!values_.empty()) throw InvalidArgument("record: no field is called '" + values_.begin()->first + "'");
 }
 
+template <>
 ConvProblem read_problem(RecordFields& fields) {
   ConvProblem problem;
   problem.operation = parse_operation(fields.text("operation"));
@@ -96,6 +102,22 @@ ConvProblem read_problem(RecordFields& fields) {
   problem.padding_bottom = padding[1];
   problem.padding_left = padding[2];
   problem.padding_right = padding[3];
+  validate_and_size(problem);
+  return problem;
+}
+
+template <>
+FilterProblem read_problem(RecordFields& fields) {
+  FilterProblem problem;
+  fields.text("operation");  // kFilterOperation
+  problem.dtype = parse_image_type(fields.text("dtype"));
+  problem.border = parse_border(fields.text("border"));
+  problem.images = fields.integer("images");
+  problem.height = fields.integer("height");
+  problem.width = fields.integer("width");
+  problem.filters = fields.integer("filters");
+  problem.filter_height = fields.integer("filter_height");
+  problem.filter_width = fields.integer("filter_width");
   validate_and_size(problem);
   return problem;
 }

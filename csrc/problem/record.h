@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "problem/problem.h"
+#include "problem/filter_problem.h"
 
 namespace convx {
 
@@ -13,6 +13,7 @@ namespace convx {
 class RecordFields {
  public:
   explicit RecordFields(const std::string& record);
+  bool says(const char* name, const char* value) const;  // without taking it
   std::string text(const char* name);
   int64_t integer(const char* name);
   std::vector<int64_t> integers(const char* name, size_t count);
@@ -23,7 +24,13 @@ class RecordFields {
   std::map<std::string, std::string> values_;
 };
 
-// Every field of _core.Problem by its name there, pairs and paddings as numbers with spaces between.
+// ConvProblem from every field of _core.Problem by its name there, pairs and paddings as numbers with spaces
+// between; FilterProblem from those of _core.FilterProblem.
+template <class Problem>
+Problem read_problem(RecordFields& fields);
+template <>
 ConvProblem read_problem(RecordFields& fields);
+template <>
+FilterProblem read_problem(RecordFields& fields);
 
 }  // namespace convx

@@ -7,6 +7,7 @@
 #include "choose/registry.h"
 #include "choose/tuned.h"
 #include "plan/library.h"
+#include "problem/filter_problem.h"
 #include "python/generator.h"
 
 namespace py = pybind11;
@@ -55,9 +56,10 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   return problem;
 }
 
-const Method& method_named(const std::string& name) {
+template <class Problem>
+const MethodOf<Problem>& method_named(const std::string& name) {
   std::string names;
-  for (const Method* method : methods()) {
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
     if (name == method->name) return *method;
     names += (names.empty() ? "" : ", ") + std::string(method->name);
   }
@@ -122,6 +124,45 @@ void bind_problem(py::module_& module) {
       .def("__hash__", &ConvProblem::hash);
 }
 
+FilterProblem make_filter_problem(const std::string& dtype, const std::string& border, int64_t images,
+                                  int64_t height, int64_t width, int64_t filters, int64_t filter_height,
+                                  int64_t filter_width) {
+  FilterProblem problem;
+  problem.dtype = parse_image_type(dtype);
+  problem.border = parse_border(border);
+  problem.images = images;
+  problem.height = height;
+  problem.width = width;
+  problem.filters = filters;
+  problem.filter_height = filter_height;
+  problem.filter_width = filter_width;
+  validate_and_size(problem);
+  return problem;
+}
+
+void bind_filter_problem(py::module_& module) {
+  py::class_<FilterProblem>(module, "FilterProblem",
+                            "One filtering of single-channel images, described without tensors.")
+      .def(py::init(&make_filter_problem), py::kw_only(), py::arg("dtype") = "float32",
+           py::arg("border") = "zero", py::arg("images"), py::arg("height"), py::arg("width"),
+           py::arg("filters") = 1, py::arg("filter_height"), py::arg("filter_width"))
+      .def_property_readonly("operation", [](const FilterProblem&) { return kFilterOperation; })
+      .def_property_readonly("dtype", [](const FilterProblem& p) { return to_string(p.dtype); })
+      .def_property_readonly("border", [](const FilterProblem& p) { return to_string(p.border); })
+      .def_readonly("images", &FilterProblem::images)
+      .def_readonly("height", &FilterProblem::height)
+      .def_readonly("width", &FilterProblem::width)
+      .def_readonly("filters", &FilterProblem::filters)
+      .def_readonly("filter_height", &FilterProblem::filter_height)
+      .def_readonly("filter_width", &FilterProblem::filter_width)
+      .def_property_readonly("bytes", &FilterProblem::bytes)
+      .def_property_readonly("flops", &FilterProblem::flops)
+      .def("describe", [](const FilterProblem& p) { return describe(p); })
+      .def("__repr__", [](const FilterProblem& p) { return "FilterProblem(" + describe(p) + ")"; })
+      .def("__eq__", [](const FilterProblem& a, const FilterProblem& b) { return a == b; })
+      .def("__hash__", &FilterProblem::hash);
+}
+
 DeviceTraits gpu(int index) {
   const KernelLibrary* library = find_library(true);
   if (library == nullptr) throw InvalidArgument("convx's library for GPUs is not loaded");
@@ -164,6 +205,7 @@ void bind_plans(py::module_& module) {
       .def_readonly("predicted_us", &Plan::predicted_us)
       .def_readonly("source", &Plan::source)
       .def_readonly("doubt", &Plan::doubt)
+      .def_readonly("by_name_only", &Plan::by_name_only)
       .def_property_readonly("name", &name_of)
       .def("describe", [](const Plan& plan) { return describe(plan); })
       .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
@@ -178,6 +220,39 @@ void bind_plans(py::module_& module) {
       .def_property_readonly("reason", [](const Explanation& row) { return row.support.reason; })
       .def_readonly("plans", &Explanation::plans)
       .def_readonly("chosen", &Explanation::chosen);
+}
+
+template <class Problem>
+py::list list_methods() {
+  py::list rows;
+  for (const MethodOf<Problem>* method : methods<Problem>()) {
+    rows.append(py::dict(py::arg("name") = method->name, py::arg("summary") = method->summary));
+  }
+  return rows;
+}
+
+// Overloads for one kind of problem.
+template <class Problem>
+void bind_planner(py::module_& module) {
+  module.def(
+      "supports",
+      [](const std::string& method, const Problem& problem, const DeviceTraits& device) {
+        const Support support = method_named<Problem>(method).supports(problem, device);
+        return std::make_pair(support.ok, support.reason);
+      },
+      py::arg("method"), py::arg("problem"), py::arg("device"));
+  module.def(
+      "candidates",
+      [](const std::string& name, const Problem& problem, const DeviceTraits& device) {
+        const MethodOf<Problem>& method = method_named<Problem>(name);
+        if (!method.supports(problem, device).ok) return std::vector<Plan>();
+        return predict(method, problem, device);
+      },
+      py::arg("method"), py::arg("problem"), py::arg("device"));
+  module.def("select", &convx::select<Problem>, py::arg("problem"), py::arg("device"),
+             py::arg("algorithm") = "auto");
+  module.def("select_untuned", &select_untuned<Problem>, py::arg("problem"), py::arg("device"));
+  module.def("explain", &convx::explain<Problem>, py::arg("problem"), py::arg("device"));
 }
 
 // InvalidArgument is Python's convx.InvalidArgument; pybind11 would make a plain ValueError of it.
@@ -195,37 +270,24 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "convx's planner: problems, devices, methods and the choice of one. No tensors.";
   py::register_local_exception_translator(&translate_invalid_argument);
   bind_problem(module);
+  bind_filter_problem(module);
   bind_device(module);
   bind_plans(module);
   bind_generator(module);
-  module.def("methods", [] {
-    py::list rows;
-    for (const Method* method : methods()) {
-      rows.append(py::dict(py::arg("name") = method->name, py::arg("summary") = method->summary));
-    }
-    return rows;
-  });
   module.def(
-      "supports",
-      [](const std::string& method, const ConvProblem& problem, const DeviceTraits& device) {
-        const Support support = method_named(method).supports(problem, device);
-        return std::make_pair(support.ok, support.reason);
+      "methods",
+      [](const py::object& kind) {
+        if (kind.is(py::type::of<ConvProblem>())) return list_methods<ConvProblem>();
+        if (kind.is(py::type::of<FilterProblem>())) return list_methods<FilterProblem>();
+        throw py::type_error("methods takes Problem or FilterProblem, got " + std::string(py::str(kind)));
       },
-      py::arg("method"), py::arg("problem"), py::arg("device"));
-  module.def(
-      "candidates",
-      [](const std::string& method, const ConvProblem& problem, const DeviceTraits& device) {
-        if (!method_named(method).supports(problem, device).ok) return std::vector<Plan>();
-        return predict(method_named(method), problem, device);
-      },
-      py::arg("method"), py::arg("problem"), py::arg("device"));
-  module.def("check_algorithm", &check_algorithm, py::arg("algorithm"));
+      py::arg("kind") = py::type::of<ConvProblem>());
+  module.def("check_algorithm", &check_algorithm<ConvProblem>, py::arg("algorithm"));
   module.def("algorithm_of_gradients", &algorithm_of_gradients, py::arg("algorithm"));
-  module.def("select", &convx::select, py::arg("problem"), py::arg("device"), py::arg("algorithm") = "auto");
-  module.def("select_untuned", &select_untuned, py::arg("problem"), py::arg("device"));
-  module.def("explain", &convx::explain, py::arg("problem"), py::arg("device"));
+  bind_planner<ConvProblem>(module);
+  bind_planner<FilterProblem>(module);
   module.def("tuning_key", &tuning_key, py::arg("device"));
-  module.def("remember_tuned", py::overload_cast<const std::string&>(&remember_tuned), py::arg("record"));
+  module.def("remember_tuned", [](const std::string& record) { remember_tuned(record); }, py::arg("record"));
   module.def("forget_tuned", &forget_tuned);
   module.def("build_info", &build_info);
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "methods/filter2d/filter2d.h"
 #include "plan/launch.h"
 #include "problem/device.h"
 
@@ -26,20 +25,19 @@ constexpr uintptr_t kArgumentAlignment = 1;
 // reference lasts as long as the process.
 const DeviceTraits& device_traits(int32_t device_index);
 
-// Runs a plan of any method but native on the device's current stream. Raises what fails.
-void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index);
+// Runs a plan of any method but native on the device's current stream. Raises what fails. Of ConvProblem and
+// FilterProblem.
+template <class Problem>
+void launch(const Plan& plan, const Problem& problem, const Pointers& pointers, int32_t device_index);
 
 // Writes the filters in plan.packing's order, on the same stream.
-void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+template <class Problem>
+void pack_weight(const Plan& plan, const Problem& problem, const void* weight, void* packed,
                  int32_t device_index);
 
 // Whatever is launched on the stream from here on begins when all before is complete: packed filters that are
 // kept are read by kernels that overlap the one before them.
 void complete_packing(int32_t device_index);
-
-// Runs a plan of filter2d's own problems in the same way.
-void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
-                   const filter2d::FilterPointers& pointers, int32_t device_index);
 
 // Makes the device current for the calls into torch and the launches in its scope.
 class DeviceScope {

@@ -6,6 +6,7 @@
 
 #include "plan/launchers.h"
 #include "plan/library.h"
+#include "problem/filter_problem.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -49,25 +50,26 @@ const DeviceTraits& device_traits(int32_t /*device_index*/) {
   return *latest;
 }
 
-void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
+template <class Problem>
+void launch(const Plan& plan, const Problem& problem, const Pointers& pointers, int32_t device_index) {
   const DeviceTraits& device = device_traits(device_index);
   const ThreadPool pool = {device.threads, run_in_pool};
-  cpu_launcher(plan).launch(plan, problem, pointers, pool, device.isa);
+  cpu_launcher<Problem>(plan).launch(plan, problem, pointers, pool, device.isa);
 }
 
-void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+template <class Problem>
+void pack_weight(const Plan& plan, const Problem& problem, const void* weight, void* packed,
                  int32_t device_index) {
   const ThreadPool pool = {device_traits(device_index).threads, run_in_pool};
-  cpu_launcher(plan).pack_weight(plan, problem, weight, packed, pool);
+  cpu_launcher<Problem>(plan).pack_weight(plan, problem, weight, packed, pool);
 }
+
+template void launch(const Plan&, const ConvProblem&, const Pointers&, int32_t);
+template void launch(const Plan&, const FilterProblem&, const Pointers&, int32_t);
+template void pack_weight(const Plan&, const ConvProblem&, const void*, void*, int32_t);
+template void pack_weight(const Plan&, const FilterProblem&, const void*, void*, int32_t);
 
 void complete_packing(int32_t /*device_index*/) {}
-
-void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
-                   const filter2d::FilterPointers& pointers, int32_t device_index) {
-  const DeviceTraits& device = device_traits(device_index);
-  filter2d::launch_filter_cpu(plan, problem, pointers, {device.threads, run_in_pool}, device.isa);
-}
 
 DeviceScope::DeviceScope(int32_t /*device_index*/) {}
 DeviceScope::~DeviceScope() = default;
@@ -75,8 +77,8 @@ DeviceScope::~DeviceScope() = default;
 namespace {
 
 const bool registered = [] {
-  register_library(false,
-                   {&device_traits, &launch, &pack_weight, [](int) { return false; }, kArgumentAlignment});
+  register_library(false, {&device_traits, &launch<ConvProblem>, &pack_weight<ConvProblem>,
+                           [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

@@ -8,6 +8,7 @@
 #include "plan/library.h"
 #include "platform/gpu/fence.h"
 #include "platform/gpu/query_device.h"
+#include "problem/filter_problem.h"
 #include "torch/backend.h"
 
 namespace convx {
@@ -48,23 +49,25 @@ const DeviceTraits& device_traits(int32_t device_index) {
   return gpu(device_index).traits;
 }
 
-void launch(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, int32_t device_index) {
-  gpu_launcher(plan).launch(plan, problem, pointers, current_stream(device_index));
+template <class Problem>
+void launch(const Plan& plan, const Problem& problem, const Pointers& pointers, int32_t device_index) {
+  gpu_launcher<Problem>(plan).launch(plan, problem, pointers, current_stream(device_index));
 }
 
-void pack_weight(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
+template <class Problem>
+void pack_weight(const Plan& plan, const Problem& problem, const void* weight, void* packed,
                  int32_t device_index) {
-  gpu_launcher(plan).pack_weight(plan, problem, weight, packed, current_stream(device_index));
+  gpu_launcher<Problem>(plan).pack_weight(plan, problem, weight, packed, current_stream(device_index));
 }
+
+template void launch(const Plan&, const ConvProblem&, const Pointers&, int32_t);
+template void launch(const Plan&, const FilterProblem&, const Pointers&, int32_t);
+template void pack_weight(const Plan&, const ConvProblem&, const void*, void*, int32_t);
+template void pack_weight(const Plan&, const FilterProblem&, const void*, void*, int32_t);
 
 void complete_packing(int32_t device_index) {
   const Stream stream = current_stream(device_index);
   if (stream.overlaps) launch_fence(stream);
-}
-
-void launch_filter(const Plan& plan, const filter2d::FilterProblem& problem,
-                   const filter2d::FilterPointers& pointers, int32_t device_index) {
-  filter2d::launch_filter_gpu(plan, problem, pointers, current_stream(device_index));
 }
 
 DeviceScope::DeviceScope(int32_t device_index) {
@@ -83,7 +86,7 @@ DeviceScope::~DeviceScope() {
 namespace {
 
 const bool registered = [] {
-  register_library(true, {&device_traits, &launch, &pack_weight,
+  register_library(true, {&device_traits, &launch<ConvProblem>, &pack_weight<ConvProblem>,
                           [](int device_index) { return is_capturing(current_stream(device_index)); },
                           kArgumentAlignment});
   return true;

@@ -1,16 +1,13 @@
-// convx::filter2d: check, allocate, plan, launch.
-#include "methods/filter2d/filter2d.h"
-
+// convx::filter2d: check, allocate, select, launch.
+#include "choose/plans.h"
+#include "problem/filter_problem.h"
 #include "torch/arguments.h"
 #include "torch/backend.h"
-#include "torch/tensor.h"
+#include "torch/run.h"
 #include "torch/text.h"
 
 namespace convx {
 namespace {
-
-using filter2d::FilterProblem;
-using filter2d::ImageType;
 
 void require_dimensions(const char* name, const char* meaning, const TensorView& tensor) {
   if (tensor.dimensions == 3) return;
@@ -50,41 +47,44 @@ void require_filter_type(const TensorView& filters, const TensorView& images, Im
       (bytes ? "; convert it with .to(torch.float32)" : "; convert one of them with .to()"));
 }
 
+// The problem that the arguments describe, checked.
+FilterProblem filter_problem(const TensorView& images, const TensorView& filters, const std::string& border) {
+  require_dimensions("images", "images, height, width", images);
+  require_dimensions("filter", "filters, height, width", filters);
+  FilterProblem problem;
+  problem.dtype = image_type(images);
+  require_filter_type(filters, images, problem.dtype);
+  require_same_device("filter", filters, "images", images);
+  require_extent("images", images, 1);
+  require_extent("filter", filters, 0);
+  problem.border = parse_border(border);
+  problem.images = images.size(0);
+  problem.height = images.size(1);
+  problem.width = images.size(2);
+  problem.filters = filters.size(0);
+  problem.filter_height = filters.size(1);
+  problem.filter_width = filters.size(2);
+  validate_and_size(problem);
+  return problem;
+}
+
 Tensor run_filter2d(const Tensor& images, const Tensor& filters, const Text& border, const Text& algorithm) {
   const TensorView image_view(images), filter_view(filters);
-  require_dimensions("images", "images, height, width", image_view);
-  require_dimensions("filter", "filters, height, width", filter_view);
-  FilterProblem problem;
-  problem.dtype = image_type(image_view);
-  require_filter_type(filter_view, image_view, problem.dtype);
-  require_same_device("filter", filter_view, "images", image_view);
-  require_extent("images", image_view, 1);
-  require_extent("filter", filter_view, 0);
-  problem.border = filter2d::parse_border(border);
-  problem.images = image_view.size(0);
-  problem.height = problem.out_height = image_view.size(1);
-  problem.width = problem.out_width = image_view.size(2);
-  problem.filters = filter_view.size(0);
-  problem.filter_height = filter_view.size(1);
-  problem.filter_width = filter_view.size(2);
-  // As padding="same" has it: an even filter's extra row or column is at the end.
-  problem.padding_top = (problem.filter_height - 1) / 2;
-  problem.padding_left = (problem.filter_width - 1) / 2;
-
+  FilterProblem problem = filter_problem(image_view, filter_view, border);
   const DeviceScope scope(image_view.device_index);
   Tensor result =
       allocate({problem.images, problem.filters, problem.height, problem.width}, Layout::nchw, image_view);
-  // The algorithm's name is checked for no images too, as if there were one.
-  FilterProblem planned = problem;
-  planned.images = std::max<int64_t>(problem.images, 1);
-  const Plan plan = filter2d::plan_filter(planned, device_traits(image_view.device_index), algorithm);
-  if (problem.images == 0) return result;
+  const bool is_empty = problem.images == 0;
+  problem.images = std::max<int64_t>(problem.images, 1);  // an algorithm is refused for no images too
+  const auto plan = plan_for(problem, device_traits(image_view.device_index), algorithm);
+  if (is_empty) return result;
   const Tensor dense_images = dense(images, image_view, Layout::nchw);
   const Tensor dense_filters = dense(filters, filter_view, Layout::nchw);
-  launch_filter(
-      plan, problem,
-      {dense_images.const_data_ptr(), dense_filters.const_data_ptr(), nullptr, result.mutable_data_ptr()},
-      image_view.device_index);
+  Pointers pointers;
+  pointers.input = dense_images.const_data_ptr();
+  pointers.weight = dense_filters.const_data_ptr();
+  pointers.result = result.mutable_data_ptr();
+  run(*plan, problem, pointers, image_view);
   return result;
 }
 

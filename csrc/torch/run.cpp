@@ -1,10 +1,12 @@
 #include "torch/run.h"
 
+#include "problem/filter_problem.h"
 #include "torch/backend.h"
 
 namespace convx {
 
-void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const TensorView& input) {
+template <class Problem>
+void run(const Plan& plan, const Problem& problem, Pointers pointers, const TensorView& input) {
   // Alive until launched: torch's allocator orders their reuse by stream.
   std::optional<Tensor> workspace, packed;
   if (plan.workspace_bytes > 0) {
@@ -19,12 +21,18 @@ void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const 
   launch(plan, problem, pointers, input.device_index);
 }
 
-Tensor pack(const Plan& plan, const ConvProblem& problem, const void* weight, const TensorView& like) {
+template <class Problem>
+Tensor pack(const Plan& plan, const Problem& problem, const void* weight, const TensorView& like) {
   Tensor packed = allocate_bytes(plan.packed_weight_bytes, like);
   if (!plan.packing.empty()) {
     pack_weight(plan, problem, weight, packed.mutable_data_ptr(), like.device_index);
   }
   return packed;
 }
+
+template void run(const Plan&, const ConvProblem&, Pointers, const TensorView&);
+template void run(const Plan&, const FilterProblem&, Pointers, const TensorView&);
+template Tensor pack(const Plan&, const ConvProblem&, const void*, const TensorView&);
+template Tensor pack(const Plan&, const FilterProblem&, const void*, const TensorView&);
 
 }  // namespace convx

@@ -1,4 +1,4 @@
-// Running a plan.
+// Running a plan of a ConvProblem or FilterProblem.
 #pragma once
 #include "plan/launch.h"
 #include "torch/tensor.h"
@@ -7,9 +7,11 @@ namespace convx {
 
 // Launches a plan of any method but native, with a workspace from torch where it asks for one, and with
 // filters packed for it unless pointers has them.
-void run(const Plan& plan, const ConvProblem& problem, Pointers pointers, const TensorView& input);
+template <class Problem>
+void run(const Plan& plan, const Problem& problem, Pointers pointers, const TensorView& input);
 
 // The filters in the order that a plan names, as bytes on the device of like; none where it names no order.
-Tensor pack(const Plan& plan, const ConvProblem& problem, const void* weight, const TensorView& like);
+template <class Problem>
+Tensor pack(const Plan& plan, const Problem& problem, const void* weight, const TensorView& like);
 
 }  // namespace convx

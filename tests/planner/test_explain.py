@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,75 @@ def test_a_named_candidate() -> None:
     assert "named" in convx.explain(*tensors(), groups=8, algorithm="native").why
 
 
+def test_a_call_of_filter2d() -> None:
+    images, filter = torch.empty(3, 4, 20, 30), torch.ones(2, 5, 5)
+    explanation = convx.explain_filter2d(images, filter, "reflect")
+    assert explanation.problem == "filter2d float32 12x20x30 -> 2x20x30, filter 5x5, border reflect"
+    assert {row.method for row in explanation.rows} == {"filter2d"}
+    assert explanation.chosen.predicted_us == min(
+        row.predicted_us for row in explanation.rows if not row.by_name_only
+    )
+    assert "the least predicted time" in explanation.why
+    for row in explanation.rows:
+        for name in (row.algorithm, row.candidate, row.plan):
+            assert convx.explain_filter2d(images, filter, "reflect", algorithm=name).chosen == replace(
+                row, chosen=True
+            )
+    assert convx.explain_filter2d(images.to("meta"), filter.tolist(), "reflect") == explanation
+
+
+@pytest.mark.parametrize("where", ["cpu", "h200", "mi300"])
+def test_forms_that_auto_never_predicts_are_marked(where: str) -> None:
+    explanation = convx.explain_filter2d(torch.empty(64, 64), torch.ones(3, 3), device=where)
+    marked = {row.candidate for row in explanation.rows if row.by_name_only}
+    assert marked == {"direct", "column_reuse"} | ({"row_reuse"} if where != "cpu" else set())
+    lines = [line for line in str(explanation).splitlines() if "by name only" in line]
+    assert len(lines) == len(marked) and all("estimated, by name only" in line for line in lines)
+    images, weight = torch.empty(1, 1, 64, 64), torch.empty(1, 1, 3, 3)
+    rows = convx.explain(images, weight, padding=1, device=where).rows
+    assert {row.candidate for row in rows if row.by_name_only} == marked
+
+
+def test_layers_of_filters() -> None:
+    photo = torch.empty(3, 20, 30, dtype=torch.uint8)
+    sharpen = convx.nn.Filter2d([[0, -1, 0], [-1, 5, -1], [0, -1, 0]], "wrap", algorithm="row_reuse")
+    explanation = convx.explain(sharpen, photo)
+    assert explanation == convx.explain_filter2d(photo, sharpen.filter, "wrap", algorithm="row_reuse")
+    assert explanation.chosen.candidate == "row_reuse"
+    sobel = convx.explain(convx.nn.Sobel2d(), photo, device="h200")
+    assert sobel.problem == "filter2d float32 3x20x30 -> 2x20x30, filter 3x3, border replicate"
+    assert sobel.device == "NVIDIA H200"
+    with pytest.raises(
+        TypeError, match=r"GaussianBlur2d makes 2 passes, of 7x1 and 1x7 here; explain_filter2d"
+    ):
+        convx.explain(convx.nn.GaussianBlur2d(1.0), photo)
+    with pytest.raises(ValueError, match="operation must be forward for a Sobel2d, got 'weight_grad'"):
+        convx.explain(convx.nn.Sobel2d(), photo, operation="weight_grad")
+    with pytest.raises(ValueError, match=r"images must be float32, .*got int32"):
+        convx.explain(convx.nn.Sobel2d(), photo.int())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": [[1.0]]}, "images must be a tensor, got list"),
+        ({"images": torch.empty(5)}, "images must have 2 dimensions or more"),
+        ({"images": torch.empty(5, 5).int()}, "images must be float32, .*got int32"),
+        ({"filter": torch.empty(3)}, r"filter must be \(height, width\) or a bank"),
+        ({"filter": torch.empty(3, 3).double()}, "filter must be float32 for images of float32, got float64"),
+        ({"border": "mirror"}, "border must be one of .*got 'mirror'"),
+        ({"algorithm": "fft"}, "filter2d has no candidate 'fft'"),
+        ({"algorithm": None}, "algorithm must be .*got None"),
+        ({"device": "h300"}, "device must be .*got 'h300'"),
+        ({"images": torch.empty(0, 5, 5)}, "the images, the filters or the result are empty"),
+    ],
+)
+def test_errors_of_filters(changes: dict[str, Any], message: str) -> None:
+    arguments = {"images": torch.empty(5, 5), "filter": torch.empty(3, 3), **changes}
+    with pytest.raises((TypeError, ValueError), match=message):
+        convx.explain_filter2d(**arguments)
+
+
 def test_errors() -> None:
     input, weight = tensors()
     with pytest.raises(
@@ -91,7 +161,7 @@ def test_errors() -> None:
         convx.explain(input, torch.empty(8, 4, 3, 3), groups=2, algorithm="depthwise")
     with pytest.raises(ValueError, match=r"input must be float32, .*got int32"):
         convx.explain(input.int(), weight.int(), groups=8)
-    with pytest.raises(TypeError, match="explain takes a Conv1d or a Conv2d, got Linear"):
+    with pytest.raises(TypeError, match="explain takes a Conv1d, Conv2d, Filter2d or Sobel2d, got Linear"):
         convx.explain(torch.nn.Linear(1, 1), input)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="no plans for device 'xpu'"):
         convx.explain(input, weight, groups=8, device="xpu")

@@ -100,6 +100,7 @@ def test_auto_takes_torchs_convolution_unless_something_was_measured_ahead(probl
             for plan in plans
             if plan.predicted_us * max(plan.doubt, torch.doubt) < torch.predicted_us
             and not plan.source.startswith(("estimated", "extrapolated"))
+            and not plan.by_name_only
         ]
         fastest = min(ahead, key=lambda plan: plan.predicted_us, default=torch)
         assert choice.plan.describe() == fastest.describe()
@@ -195,6 +196,8 @@ def test_a_named_algorithm_that_cannot_run_says_why_and_what_can(device: _core.D
         _core.select(dense(), device, "depthwise")
     assert _core.select(dense(), device, "depthwise|native").plan.method == "native"
     assert _core.select(depthwise(), device, "depthwise|native").plan.method == "depthwise"
+    unnamed = _core.select(depthwise(), device).plan.name
+    assert _core.select(depthwise(), device, "depthwise/winograd|auto").plan.name == unnamed
     with pytest.raises(ValueError, match="got 'winograd'"):
         _core.select(dense(), device, "depthwise|winograd")
     with pytest.raises(ValueError, match=r"depthwise has no candidate 'winograd' .*depthwise/"):

@@ -42,9 +42,13 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("border", {"border": "mirror"}, r"border must be one of zero, replicate, reflect, wrap; got 'mirror'"),
     ("no border", {"border": None}, r"border must be one of zero, replicate, reflect, wrap; got None"),
     ("no algorithm", {"algorithm": None}, r"algorithm must be one of .*auto.*kernels.*, got None"),
-    ("algorithm", {"algorithm": "fft"}, r"algorithm 'fft' can't run .*what can: auto, .*row_reuse"),
-    ("list", {"algorithm": "both|direct"}, r"algorithm 'both\|direct' can't run .*what can: auto, "),
-    ("kernel", {"filter": torch.randn(4, 4), "algorithm": "both"}, r"algorithm 'both' can't run .*direct"),
+    ("algorithm", {"algorithm": "fft"}, r"algorithm 'fft' can't run .*candidate 'fft' .*filter2d/row_reuse"),
+    ("no name", {"algorithm": ""}, r"algorithm must be one of auto, filter2d, or .*; got ''"),
+    ("method", {"algorithm": "depthwise/strip"}, r"must be one of auto, filter2d, .*; got 'depthwise/strip'"),
+    ("tiling", {"algorithm": "both reuse=7"}, r"algorithm 'both reuse=7' can't .*has no such tiling"),
+    ("list", {"algorithm": "fft|dft"}, r"algorithm 'dft' can't run .*filter2d has no candidate 'dft'"),
+    ("in a list", {"algorithm": "both|native/im2col"}, r"must be one of .*got 'native/im2col'"),
+    ("kernel", {"filter": torch.randn(4, 4), "algorithm": "both"}, r"algorithm 'both' can't run .*2d/direct"),
     ("device", {"filter": torch.randn(3, 3, device="meta")}, r"filter must be on the device of images.*meta"),
 ]  # fmt: skip
 
@@ -109,7 +113,7 @@ def test_errors_of_the_separable_filter() -> None:
         convx.InvalidArgument, match=r"column must be float32 for images of float32, got float64"
     ):
         separable_filter2d(images, torch.ones(3, dtype=torch.float64), [1.0])
-    with pytest.raises(convx.InvalidArgument, match=r"algorithm 'both' can't run .*3x1.*what can: auto, "):
+    with pytest.raises(convx.InvalidArgument, match=r"algorithm 'both' can't run .*3x1.*what it has: "):
         separable_filter2d(images, torch.ones(3), torch.ones(3), algorithm="both")
 
 
@@ -119,9 +123,9 @@ def test_meta_and_fakes_have_the_real_shapes_and_errors() -> None:
         fake = filter2d(images.to("meta"), filter.to("meta"))
         assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
     # Of algorithms devices know; torch converts more between dtypes where there is no data.
-    real_alone = ("algorithm", "list", "kernel", "device", "filter of bits")
+    real_alone = ("algorithm", "no name", "method", "tiling", "list", "in a list", "kernel", "device")
     for name, change, message in ERRORS:
-        if name in real_alone:
+        if name in (*real_alone, "filter of bits"):
             continue
         arguments = {"images": torch.randn(5, 5), "filter": torch.randn(3, 3), **change}
         arguments = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in arguments.items()}

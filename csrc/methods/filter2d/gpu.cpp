@@ -29,8 +29,8 @@ void with_pixel(ImageType dtype, const Body& body) {
 
 }  // namespace
 
-void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
-                       Stream stream) {
+void launch_gpu(const Plan& plan, const FilterProblem& problem, const Pointers& operands, Stream stream) {
+  const FilterPointers pointers = {operands.input, operands.weight, operands.bias, operands.result};
   if (problem.dtype == ImageType::float64) {
     if (plan.kernel == kGeneral) return general::launch_typed<double>(plan, problem, pointers, stream);
     if (plan.kernel == kRotation) return rotation::launch_typed<double>(plan, problem, pointers, stream);
@@ -52,10 +52,7 @@ void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const Fil
 }
 
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  FilterPointers filter;
-  filter.images = pointers.input, filter.filters = pointers.weight;
-  filter.bias = pointers.bias, filter.result = pointers.result;
-  launch_filter_gpu(plan, filter_problem(problem), filter, stream);
+  launch_gpu(plan, filter_problem(problem), pointers, stream);
 }
 
 }  // namespace convx::filter2d

@@ -7,6 +7,14 @@
 
 namespace convx::filter2d {
 
+// Dense memory in the order that FilterProblem gives.
+struct FilterPointers {
+  const void* images = nullptr;
+  const void* filters = nullptr;
+  const void* bias = nullptr;  // null without
+  void* result = nullptr;
+};
+
 // Values of Plan::kernel; 0 and below 10 are the CPU's own.
 enum Kernel : int {
   kStrip = 10,    // strip/: vectors of columns a lane, several rows, halo columns by shuffle

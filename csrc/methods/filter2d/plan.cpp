@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "methods/filter2d/kernels.h"
 
 namespace convx::filter2d {
@@ -31,6 +29,13 @@ Support gpu_supports(const FilterProblem& p) {
   return Support::yes();
 }
 
+Support supports(const FilterProblem& problem, const DeviceTraits& device) {
+  if (problem.image_elements() == 0 || problem.result_elements() == 0) {
+    return Support::no("the images, the filters or the result are empty");
+  }
+  return device.backend == Backend::cpu ? cpu_supports(problem, device) : gpu_supports(problem);
+}
+
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (problem.in_channels != 1) {
     return Support::no("it filters single channels (in_channels is " + std::to_string(problem.in_channels) +
@@ -42,23 +47,12 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("its result is nchw where there are several output channels");
   }
   if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
-  return supports_filter(filter_problem(problem), device);
+  return supports(filter_problem(problem), device);
 }
 
-std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
-  return filter_candidates(filter_problem(problem), device);
-}
-
-}  // namespace
-
-Support supports_filter(const FilterProblem& problem, const DeviceTraits& device) {
-  if (problem.image_elements() == 0 || problem.result_elements() == 0) {
-    return Support::no("the images, the filters or the result are empty");
-  }
-  return device.backend == Backend::cpu ? cpu_supports(problem, device) : gpu_supports(problem);
-}
-
-std::vector<Plan> filter_candidates(const FilterProblem& problem, const DeviceTraits& device) {
+// No plan has a workspace.
+std::vector<Plan> plans_of(const FilterProblem& problem, const DeviceTraits& device,
+                           const MethodFacts& facts) {
   std::vector<Plan> plans;
   if (device.backend == Backend::cpu) {
     append_cpu(problem, device, plans);
@@ -67,35 +61,24 @@ std::vector<Plan> filter_candidates(const FilterProblem& problem, const DeviceTr
     append_rotation(problem, device, plans);
     append_forms(problem, device, plans);
   }
-  for (Plan& plan : plans) plan.method = &method;
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+  for (Plan& plan : plans) plan.method = &facts;
   return plans;
 }
 
-Plan plan_filter(const FilterProblem& problem, const DeviceTraits& device, const std::string& algorithm) {
-  const Support support = supports_filter(problem, device);
-  if (!support.ok) {
-    throw InvalidArgument("filter2d can't run this problem: " + support.reason + " (" + describe(problem) +
-                          ", on " + device.name + ")");
-  }
-  const std::vector<Plan> plans = filter_candidates(problem, device);
-  if (algorithm == "auto" || algorithm == method.name) return plans.front();
-  const std::string prefix = std::string(method.name) + "/";
-  const std::string name = algorithm.rfind(prefix, 0) == 0 ? algorithm.substr(prefix.size()) : algorithm;
-  std::string names;
-  for (const Plan& plan : plans) {
-    if (plan.candidate == name) return plan;
-    if ((", " + names + ",").find(", " + plan.candidate + ",") == std::string::npos) {
-      names += (names.empty() ? "" : ", ") + plan.candidate;
-    }
-  }
-  throw InvalidArgument("algorithm '" + algorithm + "' can't run " + describe(problem) + ", on " +
-                        device.name + "; what can: auto, " + names);
+std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
+  return plans_of(filter_problem(problem), device, method);
 }
 
-const Method method = {"filter2d",
-                       "column reuse and row reuse on single-channel images (Lu, Zhang, Wang 2020)", supports,
-                       candidates};
+std::vector<Plan> candidates(const FilterProblem& problem, const DeviceTraits& device) {
+  return plans_of(problem, device, filtering);
+}
+
+constexpr MethodFacts kFacts = {"filter2d",
+                                "column reuse and row reuse on single-channel images (Lu, Zhang, Wang 2020)"};
+
+}  // namespace
+
+const Method method = {kFacts, supports, candidates};
+const MethodOf<FilterProblem> filtering = {kFacts, supports, candidates};
 
 }  // namespace convx::filter2d

@@ -70,6 +70,8 @@ void append_form(const FilterProblem& p, const DeviceTraits& device, const Reuse
   Plan plan;
   plan.candidate = form.candidate;
   plan.kernel = fixed ? kReuse : kGeneral;
+  // Where strip and both run, the paper's comparison; elsewhere each is the best for some filters.
+  plan.by_name_only = fixed && !(form.columns && form.rows);
   plan.tiling = {{"lanes", lanes}, {"columns", form.columns}, {"rows", rows}};
   int64_t units = 0, warps = 0;
   if (fixed) {

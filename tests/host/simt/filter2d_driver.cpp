@@ -181,11 +181,11 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
     if (text.find(line.only) == std::string::npos) continue;
     failures += run_in_orders(text, line.orders, device, line.seed, [&] {
       Buffer<T> result(p.result_elements(), line.offset);
-      FilterPointers pointers;
-      pointers.images = images.data, pointers.filters = filters.data, pointers.result = result.data;
+      Pointers pointers;
+      pointers.input = images.data, pointers.weight = filters.data, pointers.result = result.data;
       if (p.has_bias) pointers.bias = bias.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
-      launch_filter_gpu(plan, p, pointers, Stream());
+      launch_gpu(plan, p, pointers, Stream());
       return compare<T>(expected, result.data);
     });
   }
@@ -195,9 +195,9 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
 int run_line(const std::string& text) {
   const Line line = parse(text);
   const DeviceTraits device = known_device(line.device);
-  const Support support = supports_filter(line.problem, device);
+  const Support support = filtering.supports(line.problem, device);
   if (!support.ok) throw std::invalid_argument(support.reason);
-  const std::vector<Plan> plans = filter_candidates(line.problem, device);
+  const std::vector<Plan> plans = filtering.candidates(line.problem, device);
   std::printf("CASE %zu plans: %s\n", plans.size(), text.c_str());
   switch (line.problem.dtype) {
     case ImageType::float32:

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "methods/filter2d/problem.h"
 #include "plan/launch.h"
+#include "problem/filter_problem.h"
 
 namespace convx::filter2d {
 

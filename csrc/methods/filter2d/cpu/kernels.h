@@ -53,15 +53,15 @@ void run_typed(const filter2d::Job& job, const ThreadPool& pool) {
 
 void run(const filter2d::Job& job, const ThreadPool& pool) {
   switch (job.problem.dtype) {
-    case filter2d::ImageType::float32:
+    case ImageType::float32:
       return image_filter::run_typed<float>(job, pool);
-    case filter2d::ImageType::float64:
+    case ImageType::float64:
       return image_filter::run_typed<double>(job, pool);
-    case filter2d::ImageType::float16:
+    case ImageType::float16:
       return image_filter::run_typed<Half>(job, pool);
-    case filter2d::ImageType::bfloat16:
+    case ImageType::bfloat16:
       return image_filter::run_typed<Brain>(job, pool);
-    case filter2d::ImageType::uint8:
+    case ImageType::uint8:
       return image_filter::run_typed<uint8_t>(job, pool);
   }
 }

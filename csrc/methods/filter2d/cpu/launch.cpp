@@ -4,13 +4,13 @@
 
 namespace convx::filter2d {
 
-void launch_filter_cpu(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,
-                       const ThreadPool& pool, CpuIsa isa) {
+void launch_cpu(const Plan& plan, const FilterProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa) {
   Job job{};
   job.problem = problem;
   job.reuse = static_cast<Reuse>(plan["reuse"]);
-  job.images = pointers.images;
-  job.filters = pointers.filters;
+  job.images = pointers.input;
+  job.filters = pointers.weight;
   job.bias = pointers.bias;
   job.result = pointers.result;
   job.threads = pool.threads;
@@ -26,8 +26,7 @@ void launch_filter_cpu(const Plan& plan, const FilterProblem& problem, const Fil
 
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                 const ThreadPool& pool, CpuIsa isa) {
-  launch_filter_cpu(plan, filter_problem(problem),
-                    {pointers.input, pointers.weight, pointers.bias, pointers.result}, pool, isa);
+  launch_cpu(plan, filter_problem(problem), pointers, pool, isa);
 }
 
 }  // namespace convx::filter2d

@@ -8,9 +8,6 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace image_filter {
 
-using filter2d::border_index;
-using filter2d::FilterProblem;
-
 // platform/cpu/simd.h has them for the other types.
 using CONVX_SIMD_NAMESPACE::load;
 using CONVX_SIMD_NAMESPACE::store;

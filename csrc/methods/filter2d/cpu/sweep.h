@@ -24,11 +24,11 @@ struct Sweeper {
   int64_t rows;         // of a tile
   int64_t source_rows;  // that a tile reads
   int64_t reach;        // columns that it reads beyond its own
-  void (*run)(const filter2d::FilterProblem&, const Sweep<A>&);
+  void (*run)(const FilterProblem&, const Sweep<A>&);
 };
 
 template <class Tile>
-void run_sweep(const filter2d::FilterProblem& problem, const Sweep<typename Tile::A>& sweep) {
+void run_sweep(const FilterProblem& problem, const Sweep<typename Tile::A>& sweep) {
   using A = typename Tile::A;
   constexpr int L = kLanes<A>;
   const Tile tile(problem);
@@ -48,7 +48,7 @@ void run_sweep(const filter2d::FilterProblem& problem, const Sweep<typename Tile
 }
 
 template <class Tile>
-Sweeper<typename Tile::A> sweeper(const filter2d::FilterProblem& problem) {
+Sweeper<typename Tile::A> sweeper(const FilterProblem& problem) {
   const Tile tile(problem);
   return {Tile::kRows, tile.source_rows(), tile.source_columns() - kVectors * kLanes<typename Tile::A>,
           run_sweep<Tile>};

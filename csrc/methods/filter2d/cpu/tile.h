@@ -38,7 +38,7 @@ struct FixedTile {
   // Vectors of a source row that are loaded; with shifts they cover the last column's reach.
   static constexpr int kLoaded = ShiftsColumns ? kVectors + (Filter - 2 + L) / L : kVectors;
 
-  explicit FixedTile(const filter2d::FilterProblem&) {}
+  explicit FixedTile(const FilterProblem&) {}
 
   int64_t source_rows() const { return kRows + Filter - 1; }
   // Elements that are read from a row's pointer on for the results of one tile.
@@ -109,7 +109,7 @@ struct GeneralTile {
   using V = Simd<A, L>;
   const int64_t height, width, dilation_h, dilation_w;
 
-  explicit GeneralTile(const filter2d::FilterProblem& problem)
+  explicit GeneralTile(const FilterProblem& problem)
       : height(problem.filter_height),
         width(problem.filter_width),
         dilation_h(problem.dilation_h),

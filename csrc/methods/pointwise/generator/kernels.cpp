@@ -76,7 +76,7 @@ std::shared_ptr<const CompiledKernel> kernel_of(const Plan& plan, const ConvProb
 void remember_kernel(const std::string& record, std::string image) {
   RecordFields fields(record);
   CompiledKernel kernel;
-  kernel.problem = read_problem(fields);
+  kernel.problem = read_problem<ConvProblem>(fields);
   Tiling& t = kernel.tiling;
   const std::pair<const char*, int*> parameters[] = {
       {"wave_w", &t.wave_w},     {"wave_c", &t.wave_c},   {"wave_n", &t.wave_n},   {"repeat_w", &t.repeat_w},

@@ -5,7 +5,7 @@
 
 #include "problem/problem.h"
 
-namespace convx::filter2d {
+namespace convx {
 
 // What is read outside an image, along each axis: zeros; the nearest edge element; the image mirrored
 // without repeating its edge (numpy's and torch's "reflect", OpenCV's reflect_101); the image again.
@@ -38,7 +38,19 @@ struct FilterProblem {
   // Fewest bytes that move (images read once, results written once) and multiply-adds counted as two.
   double bytes() const;
   double flops() const;
+  FilterProblem as_tuned() const { return *this; }
+  bool operator==(const FilterProblem& other) const;
+  size_t hash() const;
 };
+
+// Its name where a convolution's is forward, input_grad or weight_grad.
+constexpr const char* kFilterOperation = "filter2d";
+
+// What convx::filter2d makes of images, filters and their sizes: fills the result's size, which is the
+// images', and the padding that this takes; an even filter's extra row or column is at the end. Throws
+// InvalidArgument for negative numbers of images, other sizes below 1 and more elements than 64 bits can
+// address.
+void validate_and_size(FilterProblem& problem);
 
 int64_t image_element_size(ImageType dtype);   // bytes
 int64_t filter_element_size(ImageType dtype);  // bytes of an element of filters and bias
@@ -65,4 +77,4 @@ std::string describe(const FilterProblem& problem);  // one line for messages
 // The filtering that a convolution is; in_channels is 1, layout nchw, operation forward.
 FilterProblem filter_problem(const ConvProblem& problem);
 
-}  // namespace convx::filter2d
+}  // namespace convx
