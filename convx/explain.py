@@ -19,7 +19,7 @@ from convx._errors import (
     require_tensors,
     shape,
 )
-from convx._fakes import check_bias, check_dtype
+from convx.operators.checks import check_bias, check_dtype
 
 __all__ = ["Explanation", "Row", "explain"]
 
