@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from convx import _libraries, functional, nn
 from convx._errors import InvalidArgument
-from convx._packed import constant_filters
 from convx.convert import ConversionReport, convert_, revert_
+from convx.dispatch.packed import constant_filters
 from convx.explain import Explanation, explain, explain_filter2d
 from convx.tune import TuningReport, tune
 from convx.tune.records import load as _load_records

@@ -144,7 +144,10 @@ def padding_1d(padding: Any, filter_extent: Sequence[int], stride: int, dilation
 def is_channels_last(tensor: torch.Tensor) -> bool:
     """Whether a 4D tensor's strides are in the order of channels_last: suggest_memory_format of torch's
     tensors, which tells by the strides where sizes of 1 leave the order open."""
-    size, stride = tensor.shape, tensor.stride()
+    return has_channels_last_order(tensor.shape, tensor.stride())
+
+
+def has_channels_last_order(size: Sequence[int], stride: Sequence[int]) -> bool:
     if stride[1] == 0:
         return False
     least = 0

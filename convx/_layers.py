@@ -12,7 +12,7 @@ import torch
 from torch.nn import Module
 from torch.nn.modules.conv import _ConvNd
 
-from convx import _planning, ops
+from convx import _planning
 from convx._arguments import (
     gives_channels_last,
     integer,
@@ -24,6 +24,7 @@ from convx._arguments import (
 )
 from convx._errors import InvalidArgument, require_dimensions, require_weight_1d
 from convx.images.layers import FilterLayer
+from convx.operators import autocast
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Call:
 
 def _dtype_of_call(input: torch.Tensor) -> torch.dtype:
     where = input.device.type
-    if not ops.autocasts(where):
+    if not autocast.is_on(where):
         return input.dtype
-    return ops.autocast_cast(input.new_empty(0), torch.get_autocast_dtype(where)).dtype
+    return autocast.cast(input.new_empty(0), torch.get_autocast_dtype(where)).dtype
 
 
 def require_module(name: str, value: object) -> None:

@@ -16,7 +16,7 @@ import convx.nn
 from convx import _layers, _planning
 from convx._arguments import DTYPES
 from convx._errors import require_name
-from convx._packed import PackedFilters
+from convx.dispatch.packed import PackedFilters
 from convx.explain import aligned
 
 __all__ = ["ConversionReport", "LayerReport", "convert_", "revert_"]

@@ -19,9 +19,9 @@ from convx._errors import (
     require_tensors,
     shape,
 )
-from convx._fakes import check_bias, check_dtype
 from convx.images.functional import described, filter_dtype
 from convx.images.layers import FilterLayer
+from convx.operators.checks import check_bias, check_dtype
 
 __all__ = ["Explanation", "Row", "explain", "explain_filter2d"]
 

@@ -14,10 +14,10 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from convx import _eager
+from convx import dispatch
 from convx._arguments import Padding, integer, padding_1d, padding_2d, pair, single, sizes
 from convx._errors import InvalidArgument, blame, require_tensors, require_weight_1d, shape
-from convx._packed import PackedFilters
+from convx.dispatch.packed import PackedFilters
 from convx.images.functional import filter2d, separable_filter2d
 
 __all__ = [
@@ -118,12 +118,12 @@ def conv2d(
         if groups.__class__ is not int:
             groups = integer("groups", groups)
         if input.dim() != 3:
-            return _eager.conv2d(
-                input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
+            return dispatch.convolve(
+                input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, packed
             )
         batched = input.unsqueeze(0)
-        return _eager.conv2d(
-            batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
+        return dispatch.convolve(
+            batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, packed
         ).squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
@@ -177,10 +177,10 @@ def conv1d(
         paddings = padding_1d(padding, weight.shape[2:], step, spread)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
-        rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
-        rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
-        output = _eager.conv2d(rows, weight.unsqueeze(-2), bias, *rest).squeeze(-2)
-        return output if input.dim() == 3 else output.squeeze(0)
+        rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, packed)
+        if input.dim() == 3:
+            return dispatch.convolve(input, weight, bias, *rest)
+        return dispatch.convolve(input.unsqueeze(0), weight, bias, *rest).squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
         tensors = {"input": input, "weight": weight, "bias": bias}
@@ -218,8 +218,9 @@ def conv2d_input_grad(
         paddings = padding_2d(padding, weight.shape, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
-        return _eager.conv2d_input_grad(
-            output_grad, weight, size, strides, paddings, dilations, groups, algorithm
+        choice = (algorithm, dispatch.setting(output_grad, weight))
+        return dispatch.conv2d_input_grad(
+            output_grad, weight, size, strides, paddings, dilations, groups, *choice
         )
     except (AttributeError, RuntimeError, ValueError) as error:
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -260,8 +261,9 @@ def conv2d_weight_grad(
         paddings = padding_2d(padding, size, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
-        return _eager.conv2d_weight_grad(
-            input, output_grad, size, strides, paddings, dilations, groups, algorithm
+        choice = (algorithm, dispatch.setting(input, output_grad))
+        return dispatch.conv2d_weight_grad(
+            input, output_grad, size, strides, paddings, dilations, groups, *choice
         )
     except (AttributeError, RuntimeError, ValueError) as error:
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}

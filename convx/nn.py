@@ -19,7 +19,7 @@ from torch.fx import Proxy
 from convx import functional
 from convx._arguments import ACTIVATIONS
 from convx._errors import InvalidArgument, require_batched_or_not
-from convx._packed import PackedFilters
+from convx.dispatch.packed import PackedFilters
 from convx.images.layers import Filter2d, GaussianBlur2d, Sobel2d
 
 __all__ = ["Conv1d", "Conv2d", "Filter2d", "GaussianBlur2d", "Sobel2d"]

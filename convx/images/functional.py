@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from convx import dispatch
 from convx._arguments import DTYPES
-from convx._errors import InvalidArgument, blame, dtype_name, require_strided, shape
-from convx.images import borders, operator
+from convx._errors import InvalidArgument, blame, dtype_name, require_strided, require_tensors, shape
+from convx.images import borders
+from convx.operators import autocast as casting
+from convx.operators.image_filter import check_arguments, check_dtype
 
 _FILTER_DTYPES = {torch.uint8: torch.float32, **{dtype: dtype for dtype in DTYPES}}
+
+
+def autocast(images: Tensor, *filters: Tensor) -> tuple[Tensor, ...]:
+    """What torch.autocast, where it is on, makes of them before they are filtered: as of a convolution's
+    arguments; uint8 images and their filters stay."""
+    if not isinstance(images, Tensor):
+        require_tensors(images=images)
+    if not (casting.is_on(images.device.type) and images.is_floating_point()):
+        return images, *filters
+    dtype = torch.get_autocast_dtype(images.device.type)
+    return tuple(casting.cast(each, dtype) for each in (images, *filters))
+
+
+def without_autocast(images: Tensor) -> AbstractContextManager[Any]:
+    """For filters that keep float32 inside, whatever torch.autocast made of their images."""
+    on = casting.is_on(images.device.type)
+    return torch.autocast(images.device.type, enabled=False) if on else nullcontext()
 
 
 def filter_dtype(images: Any) -> torch.dtype:
@@ -21,7 +42,7 @@ def filter_dtype(images: Any) -> torch.dtype:
         return _FILTER_DTYPES[images.dtype]
     except (AttributeError, KeyError):
         require_strided("images", _require_images(images))
-        operator.check_dtype(images)
+        check_dtype(images)
         raise
 
 
@@ -96,7 +117,7 @@ def described(images: Any, filter: Any, border: str, algorithm: object) -> tuple
         torch.empty(shape, dtype=dtype, device="meta")
         for shape, dtype in ((size, images.dtype), (bank.shape, bank.dtype))
     )
-    operator.check_arguments(stack, filters, border)
+    check_arguments(stack, filters, border)
     return stack, filters
 
 
@@ -155,10 +176,10 @@ def filter2d(
     bank = _bank(filter)
     try:
         if images.dim() == 3:
-            output = operator.filter2d(images, bank, border, algorithm)
+            output = dispatch.filter2d(images, bank, border, algorithm)
         else:
             stack = images.unsqueeze(0) if images.dim() == 2 else images.flatten(0, -3)
-            output = operator.filter2d(stack, bank, border, algorithm)
+            output = dispatch.filter2d(stack, bank, border, algorithm)
     except (RuntimeError, ValueError) as error:
         blame(error, {"images": images, "filter": filter}, {})
         raise
@@ -201,7 +222,7 @@ def separable_filter2d(
     """
     images = _require_images(images)
     column, row = _as_filter("column", column, images), _as_filter("row", row, images)
-    images, column, row = operator.autocast(images, column, row)
+    images, column, row = autocast(images, column, row)
     _require_vector("column", column, images)
     _require_vector("row", row, images)
     return two_passes(images, column, row, border, algorithm)
@@ -227,7 +248,7 @@ def two_passes(images: Tensor, column: Tensor, row: Tensor, border: str, algorit
     wide = images.float() if narrow else images
     if narrow:
         column, row = column.float(), row.float()
-    with operator.without_autocast(images):
+    with without_autocast(images):
         between = filter2d(wide, column.unsqueeze(1), border, algorithm=algorithm)
         result = filter2d(between, row.unsqueeze(0), border, algorithm=algorithm)
     if images.dtype == torch.uint8:

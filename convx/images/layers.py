@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx import _eager
 from convx._errors import MOST, InvalidArgument, dtype_name, shape
+from convx.dispatch.situation import is_transformed
 from convx.images import functional
 from convx.images.borders import require_border
-from convx.images.operator import autocast, without_autocast
+from convx.images.functional import autocast, without_autocast
 
 
 class FilterLayer(torch.nn.Module, ABC):
@@ -197,7 +197,7 @@ def _length(across: Tensor, down: Tensor) -> Tensor:
     torch.linalg.vector_norm has that too, but takes a hundred times as long over two rows of a CPU's memory.
     """
     differentiable = across.requires_grad and torch.is_grad_enabled()
-    if not (differentiable or torch.compiler.is_compiling() or _eager._is_transformed()):
+    if not (differentiable or torch.compiler.is_compiling() or is_transformed()):
         return torch.hypot(across, down)
     flat = (across == 0) & (down == 0)
     return torch.hypot(across.masked_fill(flat, 1), down).masked_fill(flat, 0)

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx import ops
-from convx.images.operator import operator as filter2d
+from convx import operators
 from convx.tune.profiler import Call
 
 _DTYPES = {
@@ -52,7 +51,7 @@ class FilterOperands:
     def call(self, algorithm: str) -> Call:
         """Runs the problem by one plan on the set of that index."""
         border = self.problem.border
-        return lambda index: filter2d(self.images[index], self.filters, border, algorithm)
+        return lambda index: operators.filter2d(self.images[index], self.filters, border, algorithm)
 
 
 class Operands:
@@ -88,11 +87,11 @@ class Operands:
         p = self.problem
         geometry = (list(p.stride), list(p.padding), list(p.dilation), p.groups)
         if p.operation == "input_grad":
-            return lambda index: ops.conv2d_input_grad(
+            return lambda index: operators.conv2d_input_grad(
                 self.output_grads[index], self.weight, self.input_size, *geometry, algorithm, p.tf32
             )
         if p.operation == "weight_grad":
-            return lambda index: ops.conv2d_weight_grad(
+            return lambda index: operators.conv2d_weight_grad(
                 self.inputs[index],
                 self.output_grads[index],
                 self.weight_size,
@@ -101,10 +100,10 @@ class Operands:
                 p.tf32,
             )
         rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.tf32)
-        packed: Tensor | None = ops.pack_weight(self.inputs[0], *rest)
+        packed: Tensor | None = operators.pack_weight(self.inputs[0], *rest)
         if packed is not None and packed.numel() == 0:
             packed = None
-        return lambda index: ops.conv2d(self.inputs[index], *rest, packed)
+        return lambda index: operators.conv2d(self.inputs[index], *rest, packed)
 
     def require_right(self, call: Call) -> None:
         """Raises RuntimeError where a call's result is far from torch's, for kernels made just now. Rounding

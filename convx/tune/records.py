@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from convx import _libraries, _packed
+from convx import _libraries
+from convx.dispatch import packed
 from convx.tune import generated, kernels
 from convx.tune.folder import (
     cache_folder,
@@ -226,7 +227,7 @@ def remember(record: Record) -> None:
     Raises ValueError or RuntimeError for a record that describes no problem.
     """
     _libraries.core().remember_tuned(_text(record))
-    _packed.forget_all()  # filters are packed for the plan that was taken before
+    packed.forget_all()  # filters are packed for the plan that was taken before
 
 
 _known_kernels: set[str] = set()  # of which this CPU has a plan
@@ -278,7 +279,7 @@ def restore(record: Record) -> bool:
 def forget() -> None:
     """Lets calls go by predictions again, in this process; the files stay."""
     _libraries.core().forget_tuned()
-    _packed.forget_all()
+    packed.forget_all()
 
 
 def load() -> int:

@@ -176,7 +176,6 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   p.activation = made->activation;
   p.has_bias = bias.has_value();
   p.packs_each_call = packs_each_call;
-  const at::MemoryFormat format = format_of(*made);
   try {
     set_tf32(p, *tf32);
     set_sizes(p, sizes_of(image), sizes_of(filters), geometry.stride.data(), geometry.padding.data(),
@@ -198,11 +197,7 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
     return made->forward.by == who && (!(wanted & kInput) || made->input_grad.by == who) &&
            (!(wanted & kWeight) || made->weight_grad.by == who);
   };
-  const bool is_dense = image.is_contiguous(format) && filters.is_contiguous(format);
-  made->is_torchs = all_by(By::torch) && made->activation == Activation::none && is_dense;
-  if (made->is_torchs) return made;
-  // What torch does with others than dense tensors is not convx's affair: its operators make them dense.
-  if (!is_dense && made->forward.by == By::torch) made->forward.by = By::operators;
+  made->is_torchs = all_by(By::torch) && made->activation == Activation::none;
   // The result of the operators would be a view of their image.
   if (rank == 3 && made->forward.by == By::operators) return {};
   return made;
@@ -243,7 +238,8 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   const at::AutoDispatchBelowADInplaceOrView below;
   if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
   if (prepared.forward.by == By::torch) {
-    return activate(run_torchs(prepared, input, weight, bias), prepared.activation);
+    const Tensor sums = run_torchs(prepared, input, weight, bias);
+    return activate(sums.contiguous(format_of(prepared)), prepared.activation);
   }
   const c10::DeviceGuard guard(input.device());
   const Tensor images = dense(prepared, input, format_of(prepared));

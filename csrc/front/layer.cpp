@@ -15,7 +15,7 @@ PyObject* interned(const char* text) {
   return PyUnicode_InternFromString(text);
 }
 
-// Attributes that a call depends on beside its tensors, in the order of convx._prepared.arguments.
+// Attributes that a call depends on beside its tensors, in the order of convx.dispatch.attributes.arguments.
 const std::array<PyObject*, 7>& attribute_names() {
   static const std::array<PyObject*, 7> names = {
       interned("stride"),       interned("padding"),    interned("dilation"), interned("groups"),
@@ -47,7 +47,8 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::find(const CallKey& key, const Att
 std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, const Attributes& attributes,
                                                   py::handle layer) {
   // It says what the attributes mean; None where functional is to.
-  static const auto& arguments = *new py::object(py::module_::import("convx._prepared").attr("arguments"));
+  static const auto& arguments =
+      *new py::object(py::module_::import("convx.dispatch.attributes").attr("arguments"));
   const CallKey& key = operands.key;
   const auto call = std::make_shared<Call>();
   call->key = key;

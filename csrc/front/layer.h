@@ -10,7 +10,7 @@
 
 namespace convx::front {
 
-// Filters that convx/_packed.py has packed, and the weight that they are of.
+// Filters that convx/dispatch/packed.py has packed, and the weight that they are of.
 struct PackedCopy {
   Tensor weight, packed;
   int64_t version = 0;

@@ -16,7 +16,8 @@ from reference import ACTIVATIONS, DTYPES, Dense, Tensors, assert_agrees, make, 
 from torch import Tensor
 
 import convx
-from convx import _planning, ops
+from convx import _planning
+from convx import operators as ops
 
 # Planes around one and three vectors of each instruction set, filters around a block of four and eight.
 SHAPES = [

@@ -15,7 +15,8 @@ from processes import ISAS, succeeds_on
 from reference import ACTIVATIONS, DTYPES, Dense, Tensors, assert_agrees, make, reference, torch_result
 from torch import Tensor
 
-from convx import _planning, ops
+from convx import _planning
+from convx import operators as ops
 
 # Channels around one, two and three vectors of each instruction set; rows around the registers' tiles.
 SHAPES = [

@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tuned import own_folder, record
 
 import convx
-from convx import _eager, _planning, ops
+from convx import _planning, functional
+from convx import operators as ops
 from convx._arguments import CONVOLUTIONS, PRODUCTS, tf32_setting
 from convx.tune import records
 
@@ -240,11 +241,12 @@ def test_recorded_calls_take_products_as_not_exact() -> None:
     """They may be replayed under another setting, by torch.compile, torch.export or make_fx."""
     case = CASES[5]
     t = make(case)
-    geometry = (case.stride, case.padding, case.dilation, case.group_count)
+    sides = (case.padding[:2], case.padding[2:])
+    geometry = (case.stride, sides, case.dilation, case.group_count)
     calls: list[Callable[[], Tensor]] = [
-        lambda: _eager.conv2d(t.input, t.weight, None, *geometry, "none", "auto"),
-        lambda: _eager.conv2d_input_grad(t.output_grad, t.weight, t.input.shape, *geometry, "auto"),
-        lambda: _eager.conv2d_weight_grad(t.input, t.output_grad, t.weight.shape, *geometry, "auto"),
+        lambda: functional.conv2d(t.input, t.weight, None, *geometry),
+        lambda: functional.conv2d_input_grad(t.output_grad, t.weight, t.input.shape, *geometry),
+        lambda: functional.conv2d_weight_grad(t.input, t.output_grad, t.weight.shape, *geometry),
     ]
     for call in calls:
         with _Recorded() as recorded:

@@ -16,7 +16,8 @@ from reference import ACTIVATIONS, DTYPES, OPERATIONS, assert_agrees, make, refe
 from test_pointwise import Dense, algorithms
 from torch import Tensor
 
-from convx import _planning, ops
+from convx import _planning
+from convx import operators as ops
 
 # Pixels and channels around one to four vectors of each instruction set, and around register tiles; strips of
 # planes that begin earlier for lack of memory behind them, and planes that have less than one.

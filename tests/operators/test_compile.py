@@ -117,6 +117,30 @@ def test_errors_of_the_fakes_name_the_argument() -> None:
             convx.functional.conv2d(input, weight, dilation=4, groups=4)
 
 
+@pytest.mark.parametrize("forward_within", [False, True])
+def test_compiled_autograd_of_an_eager_forward(forward_within: bool) -> None:
+    """In one graph, whatever the node of a layer keeps; other sizes are another graph."""
+    from torch._dynamo import compiled_autograd
+
+    def whole(graph: torch.fx.GraphModule) -> Callable[..., object]:
+        return torch.compile(graph, backend=BACKEND, fullgraph=True)
+
+    torch._dynamo.reset()
+    module = Net().double()
+    module.first.algorithm = module.rows.algorithm = "depthwise"
+    for size in ((2, 4, 9, 8), (1, 4, 11, 8)):
+        input = torch.randn(size, dtype=torch.float64)
+        expected = values_and_gradients(module, module, input)
+        module.zero_grad()
+        leaf = input.clone().requires_grad_()
+        loss = None if forward_within else module(leaf).square().sum()
+        with compiled_autograd._enable(whole):
+            (module(leaf).square().sum() if loss is None else loss).backward()
+        found = [leaf.grad, *(parameter.grad for parameter in module.parameters())]
+        for one, other in zip(found, expected[1:], strict=True):
+            torch.testing.assert_close(one, other)
+
+
 @pytest.mark.gpu
 def test_compile_gpu() -> None:
     torch._dynamo.reset()

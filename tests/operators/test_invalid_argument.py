@@ -179,8 +179,8 @@ def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(convx._eager, "_front", None)
-    monkeypatch.setattr(convx._eager, "_conv2d", fail)
+    monkeypatch.setattr(convx.dispatch, "_front", None)
+    monkeypatch.setattr(convx.operators, "conv2d", fail)
     with pytest.raises(RuntimeError, match="out of memory") as seen:
         conv2d(torch.randn(1, 4, 8, 8), torch.randn(4, 1, 3, 3), groups=4)
     assert type(seen.value) is RuntimeError

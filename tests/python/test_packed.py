@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convx
-from convx._packed import _MOST, PackedFilters, forget_all
+from convx.dispatch.packed import _MOST, PackedFilters, forget_all
 
 CHANNELS, FILTERS = 24, 40
 
@@ -129,8 +129,10 @@ def test_a_changed_weight_is_packed_anew(change: Callable[[convx.nn.Conv2d], Non
 
 def test_filters_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    pack = convx.ops.pack_weight
-    monkeypatch.setattr(convx.ops, "pack_weight", lambda *arguments: calls.append(1) or pack(*arguments))
+    pack = convx.operators.pack_weight
+    monkeypatch.setattr(
+        convx.operators, "pack_weight", lambda *arguments: calls.append(1) or pack(*arguments)
+    )
     layer, x = _layer(), _input()
     for _ in range(3):
         _assert_right(layer, x)
@@ -235,7 +237,7 @@ def test_a_weight_that_processes_share_is_packed_at_each_call() -> None:
 
 def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread packs while another changes the weight: what it keeps then is nobody's."""
-    pack, packs, written = convx.ops.pack_weight, threading.Event(), threading.Event()
+    pack, packs, written = convx.operators.pack_weight, threading.Event(), threading.Event()
     layer, x = _layer(), _input()
 
     def slow(*arguments: Any) -> Tensor:
@@ -248,11 +250,11 @@ def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
         with torch.no_grad():
             layer(x)
 
-    monkeypatch.setattr(convx.ops, "pack_weight", slow)
+    monkeypatch.setattr(convx.operators, "pack_weight", slow)
     other = threading.Thread(target=call)
     other.start()
     assert packs.wait(60)
-    monkeypatch.setattr(convx.ops, "pack_weight", pack)
+    monkeypatch.setattr(convx.operators, "pack_weight", pack)
     _add_in_place(layer)
     _assert_right(layer, x)
     written.set()
@@ -353,7 +355,7 @@ class _Graph:
     """A CUDA graph's capture as PackedFilters sees it, without one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("convx._packed._in_graph", lambda weight: self.captures)
+        monkeypatch.setattr("convx.dispatch.packed._in_graph", lambda weight: self.captures)
         self.captures = False
 
 

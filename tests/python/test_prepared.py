@@ -14,7 +14,7 @@ from torch import Tensor
 
 import convx
 from convx._libraries import front_problem
-from convx._packed import _MOST, forget_all
+from convx.dispatch.packed import _MOST, forget_all
 from convx.tune import records
 
 pytestmark = pytest.mark.skipif(bool(front_problem()), reason=f"no convx._front: {front_problem()}")
@@ -99,6 +99,22 @@ def test_rows_are_torchs_too(arguments: dict[str, Any]) -> None:
             assert torch.equal(own, torchs)
     assert set(kinds(layer)) == {"torch"}
     assert layer(x[0]).shape == expected[0].shape  # without a batch
+
+
+@pytest.mark.parametrize("algorithm", ["native", "depthwise"])
+def test_functions_are_prepared_too(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
+    """Images, rows and what has no batch, with gradients and without: none of them goes by an operator."""
+    monkeypatch.setattr(convx.dispatch, "_kept", None)
+    weight = torch.randn(6, 1, 3, requires_grad=True)
+    rest: dict[str, Any] = {"padding": 1, "groups": 6}
+    for x in (torch.randn(2, 6, 9), torch.randn(6, 9)):
+        result = convx.functional.conv1d(x, weight, algorithm=algorithm, **rest)
+        torch.testing.assert_close(result, torch.nn.functional.conv1d(x, weight, **rest))
+        assert result.requires_grad
+    filters = torch.randn(6, 1, 3, 3)
+    for x in (torch.randn(2, 6, 9, 7), torch.randn(6, 9, 7)):
+        result = convx.functional.conv2d(x, filters, algorithm=algorithm, **rest)
+        torch.testing.assert_close(result, torch.nn.functional.conv2d(x, filters, **rest))
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
@@ -272,20 +288,57 @@ def _of_another_method(layer: convx.nn.Conv2d, x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("call", "kind"),
     [
-        (_of_a_slice, "operators"),
-        (_of_another_layout, "operators"),
+        (_of_a_slice, "torch"),
+        (_of_another_layout, "torch"),
         (_without_a_batch, "functional"),
         (_fused, "torch forward"),
         (_of_another_method, "kernel"),
     ],
 )
-def test_what_torch_would_not_do_alike_is_not_torchs(
+def test_other_calls_of_a_layer_of_torchs(
     call: Callable[[convx.nn.Conv2d, Tensor], Tensor], kind: str
 ) -> None:
     layer, x = _layer(), _input()
     layer(x)  # remembered
     torch.testing.assert_close(call(layer, x), _torchs(layer, x))
     assert kinds(layer)[:2] == ["torch", kind]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("activation", ["none", "relu"])
+def test_operands_that_are_not_dense_are_torchs_affair(dtype: torch.dtype, activation: str) -> None:
+    """As in ConvNeXt, whose images are channels_last and weights are not; and parts of tensors."""
+    layer = _layer(activation=activation).to(dtype)
+    wide = torch.randn(2, 6, 9, 22, dtype=dtype)
+    for x in (
+        _input().to(dtype).contiguous(memory_format=torch.channels_last),
+        wide[..., ::2],
+        wide[:, :, :1],
+    ):
+        x.requires_grad_()
+        result, expected = layer(x), _torchs(layer, x)
+        if activation == "relu":
+            expected = expected.relu()
+        assert torch.equal(result, expected) and result.stride() == expected.stride()
+        tensors = [x, layer.weight, layer.bias]
+        torch.testing.assert_close(
+            torch.autograd.grad(result.square().sum(), tensors),
+            torch.autograd.grad(expected.square().sum(), tensors),
+        )
+    assert set(kinds(layer)) == {"torch" if activation == "none" else "torch forward"}
+
+
+def test_a_backward_pass_computes_what_it_is_asked_for() -> None:
+    layer, x = convx.nn.Conv2d(6, 6, 3, padding=1, groups=6, algorithm="depthwise"), _input().requires_grad_()
+    result, expected = layer(x), _torchs(layer, x)
+    for tensor in (x, layer.weight, layer.bias):
+        found = torch.autograd.grad(result.square().sum(), tensor, retain_graph=True)
+        torch.testing.assert_close(
+            found, torch.autograd.grad(expected.square().sum(), tensor, retain_graph=True)
+        )
+    result.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        result.sum().backward()
 
 
 @torch.no_grad()

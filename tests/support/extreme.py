@@ -18,7 +18,8 @@ from torch import Tensor
 
 import convx
 import convx.functional as F
-from convx import _planning, ops
+from convx import _planning
+from convx import operators as ops
 from convx._arguments import gives_channels_last
 
 OPERATIONS = ("forward", "input_grad", "weight_grad")

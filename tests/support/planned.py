@@ -8,7 +8,8 @@ import torch
 from reference import Case, Tensors
 from torch import Tensor
 
-from convx import _planning, ops
+from convx import _planning
+from convx import operators as ops
 from convx._arguments import CONVOLUTIONS, PRODUCTS, gives_channels_last
 
 

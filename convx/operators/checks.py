@@ -1,4 +1,4 @@
-"""The operators without data: the checks, shapes, strides, dtype and device of the real ones."""
+"""What fakes check as the operators themselves do (csrc/problem/problem.cpp), symbolic sizes too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convx._arguments import ACTIVATIONS, DTYPES, gives_channels_last
+from convx._arguments import DTYPES, gives_channels_last
 from convx._errors import MOST, check, dtype_name, require_dimensions, require_length, shape
 from convx._libraries import core
 
@@ -22,7 +22,7 @@ def check_dtype(name: str, tensor: Tensor) -> None:
     )
 
 
-def _check_image(name: str, tensor: Tensor) -> None:
+def check_image(name: str, tensor: Tensor) -> None:
     require_dimensions(name, tensor.shape)
     check_dtype(name, tensor)
 
@@ -33,7 +33,7 @@ def check_bias(bias: Tensor, out_channels: Any) -> None:
     check(bias.size(0) == out_channels, message)
 
 
-def _check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
+def check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
     check(
         tensor.dtype == first.dtype,
         f"{name} must have the dtype of {first_name} ({dtype_name(first.dtype)}), got "
@@ -51,7 +51,7 @@ def _check_pair(name: str, values: Sequence[Any], way_out: str) -> None:
         check(value >= 1, f"{name} must be at least 1, got {shape(values)}; {way_out}")
 
 
-def _check_geometry(
+def check_geometry(
     input_size: Sequence[Any],
     weight_size: Sequence[Any],
     stride: Sequence[int],
@@ -121,14 +121,14 @@ def _fits(*factors: Any) -> bool:
     return any(isinstance(each, torch.SymInt) for each in factors) or math.prod(factors) <= MOST
 
 
-def _empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
+def empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
     """A result of operands first and second."""
     last = gives_channels_last(first, second)
     memory_format = torch.channels_last if last else torch.contiguous_format
     return torch.empty(size, dtype=first.dtype, device=first.device, memory_format=memory_format)
 
 
-def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
+def check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
     for given, wanted in zip(output_grad.shape, size, strict=True):
         check(
             given == wanted,
@@ -138,97 +138,7 @@ def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
         )
 
 
-def _check_algorithm(algorithm: str) -> None:
+def check_algorithm(algorithm: str) -> None:
     """That such a method exists; whether it can run the problem is for the device to say."""
     if algorithm != "auto":
         core().check_algorithm(algorithm)
-
-
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    activation: str,
-    algorithm: str,
-    tf32: int,
-    packed_weight: Tensor | None = None,
-) -> Tensor:
-    _check_image("input", input)
-    _check_image("weight", weight)
-    _check_like("weight", weight, "input", input)
-    size = _check_geometry(input.shape, weight.shape, stride, padding, dilation, groups)
-    if bias is not None:
-        _check_like("bias", bias, "input", input)
-        check_bias(bias, size[1])
-    check(
-        activation in ACTIVATIONS,
-        f"activation must be one of {', '.join(ACTIVATIONS)}; got '{activation}'",
-    )
-    _check_algorithm(algorithm)
-    return _empty(size, input, weight)
-
-
-def conv2d_input_grad(
-    output_grad: Tensor,
-    weight: Tensor,
-    input_size: Sequence[Any],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    algorithm: str,
-    tf32: int,
-) -> Tensor:
-    _check_image("output_grad", output_grad)
-    _check_image("weight", weight)
-    _check_like("weight", weight, "output_grad", output_grad)
-    require_length("input_size", input_size, 4, "one per dimension")
-    _check_output_grad(
-        output_grad, _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
-    )
-    _check_algorithm(algorithm)
-    return _empty(input_size, output_grad, weight)
-
-
-def conv2d_weight_grad(
-    input: Tensor,
-    output_grad: Tensor,
-    weight_size: Sequence[Any],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    algorithm: str,
-    tf32: int,
-) -> Tensor:
-    _check_image("input", input)
-    _check_image("output_grad", output_grad)
-    _check_like("output_grad", output_grad, "input", input)
-    require_length("weight_size", weight_size, 4, "one per dimension")
-    _check_output_grad(
-        output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
-    )
-    _check_algorithm(algorithm)
-    return _empty(weight_size, input, output_grad)
-
-
-def pack_weight(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    activation: str,
-    algorithm: str,
-    tf32: int,
-) -> Tensor:
-    """How many bytes there are is the plan's to know."""
-    conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32)
-    count = torch.library.get_ctx().new_dynamic_size()
-    return input.new_empty(count, dtype=torch.uint8)

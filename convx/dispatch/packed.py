@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from convx import _libraries, ops
+from convx import _libraries, operators
 
 # Input sizes of which a layer keeps something; a network of changing sizes starts anew past that.
 _MOST = 64
@@ -195,7 +195,7 @@ class PackedFilters:
             snapshot = self._snapshot = _Snapshot(owner, weight, version)
         packed: Tensor | None = snapshot.packed.get(key, _MISSING)
         if packed is _MISSING:
-            fresh = ops.pack_weight(input, weight, bias, *rest)
+            fresh = operators.pack_weight(input, weight, bias, *rest)
             packed = snapshot.keep(key, fresh if fresh.numel() > 0 else None)
         return packed
 

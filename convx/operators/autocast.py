@@ -1,0 +1,31 @@
+"""torch.autocast, as it is for a convolution's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _is_any_autocast_enabled as autocast_active
+
+
+def is_on(device_type: str) -> bool:
+    """Whether torch.autocast is on for a device; torch raises for one that has none, as meta."""
+    if not autocast_active():
+        return False
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Floating point to dtype, float64 left alone."""
+    if tensor.dtype == dtype or tensor.dtype == torch.float64 or not tensor.is_floating_point():
+        return tensor
+    return tensor.to(dtype)
+
+
+def without(device_type: str) -> Any:
+    """The dispatcher without autocast of that device."""
+    keys = torch._C.DispatchKey
+    return torch._C._ExcludeDispatchKeyGuard(
+        torch._C.DispatchKeySet(keys.AutocastCPU if device_type == "cpu" else keys.AutocastCUDA)
+    )
