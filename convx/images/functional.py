@@ -56,15 +56,12 @@ def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
     return converted(name, filter, filter_dtype(images))
 
 
-def _bank(filter: Tensor) -> Tensor:
-    if filter.dim() == 3:
-        return filter
-    if filter.dim() != 2:
+def _require_filter(filter: Tensor) -> None:
+    if filter.dim() not in (2, 3):
         raise InvalidArgument(
             f"filter must be (height, width) or a bank (filters, height, width), got {filter.dim()} "
             f"dimensions: shape {shape(filter.shape)}"
         )
-    return filter.unsqueeze(0)
 
 
 def _require_images(images: object) -> Tensor:
@@ -88,13 +85,15 @@ def described(images: Any, filter: Any, border: str, algorithm: object) -> tuple
     images = _require_images(images)
     borders.require_border(border)
     _require_algorithm(algorithm)
-    bank = _bank(_as_filter("filter", filter, images))
+    filter = _as_filter("filter", filter, images)
+    _require_filter(filter)
     require_strided("images", images)
-    require_strided("filter", bank)
+    require_strided("filter", filter)
     size = (math.prod(images.shape[:-2]), *images.shape[-2:])
+    bank = filter.shape if filter.dim() == 3 else (1, *filter.shape)
     stack, filters = (
         torch.empty(shape, dtype=dtype, device="meta")
-        for shape, dtype in ((size, images.dtype), (bank.shape, bank.dtype))
+        for shape, dtype in ((size, images.dtype), (bank, filter.dtype))
     )
     operator.check_arguments(stack, filters, border)
     return stack, filters
@@ -152,8 +151,9 @@ def filter2d(
     borders.require_border(border)
     _require_algorithm(algorithm)
     filter = _as_filter("filter", filter, images)
-    bank = _bank(filter)
+    _require_filter(filter)
     try:
+        bank = filter if filter.dim() == 3 else filter.unsqueeze(0)
         if images.dim() == 3:
             output = operator.filter2d(images, bank, border, algorithm)
         else:
