@@ -80,25 +80,6 @@ def _require_algorithm(algorithm: object) -> None:
         raise InvalidArgument(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
 
 
-def described(images: Any, filter: Any, border: str, algorithm: object) -> tuple[Tensor, Tensor]:
-    """What filter2d would give to the operator, checked as there, as meta tensors."""
-    images = _require_images(images)
-    borders.require_border(border)
-    _require_algorithm(algorithm)
-    filter = _as_filter("filter", filter, images)
-    _require_filter(filter)
-    require_strided("images", images)
-    require_strided("filter", filter)
-    size = (math.prod(images.shape[:-2]), *images.shape[-2:])
-    bank = filter.shape if filter.dim() == 3 else (1, *filter.shape)
-    stack, filters = (
-        torch.empty(shape, dtype=dtype, device="meta")
-        for shape, dtype in ((size, images.dtype), (bank, filter.dtype))
-    )
-    operator.check_arguments(stack, filters, border)
-    return stack, filters
-
-
 def filter2d(
     images: Tensor,
     filter: Tensor | Any,
@@ -166,6 +147,19 @@ def filter2d(
     if filter.dim() == 2:
         return output.squeeze(1) if images.dim() == 3 else output.view(images.shape)
     return output if images.dim() == 3 else output.view(*leading, *output.shape[1:])
+
+
+def described(images: Any, filter: Any, border: str, algorithm: str) -> tuple[Tensor, Tensor]:
+    """What filter2d would give to the operator, checked as there, as meta tensors."""
+    filter = _as_filter("filter", filter, _require_images(images))
+    _require_filter(filter)
+    require_strided("images", images)
+    require_strided("filter", filter)
+    size = (math.prod(images.shape[:-2]), *images.shape[-2:])
+    stack = torch.empty(size, dtype=images.dtype, device="meta")
+    bank = torch.empty(filter.shape, dtype=filter.dtype, device="meta")
+    filter2d(stack, bank, border, algorithm=algorithm)  # there is nothing to compute, only to check
+    return stack, bank if bank.dim() == 3 else bank.unsqueeze(0)
 
 
 def separable_filter2d(
