@@ -14,7 +14,7 @@ from convx._arguments import DTYPES
 from convx._errors import InvalidArgument, blame, dtype_name, require_strided, require_tensors, shape
 from convx.images import borders
 from convx.operators import autocast as casting
-from convx.operators.image_filter import check_arguments, check_dtype
+from convx.operators.image_filter import check_dtype
 
 _FILTER_DTYPES = {torch.uint8: torch.float32, **{dtype: dtype for dtype in DTYPES}}
 
@@ -77,15 +77,12 @@ def _as_filter(name: str, filter: Any, images: Tensor) -> Tensor:
     return converted(name, filter, filter_dtype(images))
 
 
-def _bank(filter: Tensor) -> Tensor:
-    if filter.dim() == 3:
-        return filter
-    if filter.dim() != 2:
+def _require_filter(filter: Tensor) -> None:
+    if filter.dim() not in (2, 3):
         raise InvalidArgument(
             f"filter must be (height, width) or a bank (filters, height, width), got {filter.dim()} "
             f"dimensions: shape {shape(filter.shape)}"
         )
-    return filter.unsqueeze(0)
 
 
 def _require_images(images: object) -> Tensor:
@@ -102,23 +99,6 @@ def _require_images(images: object) -> Tensor:
 def _require_algorithm(algorithm: object) -> None:
     if not isinstance(algorithm, str):
         raise InvalidArgument(f'algorithm must be one of "auto" and the kernels\' names, got {algorithm!r}')
-
-
-def described(images: Any, filter: Any, border: str, algorithm: object) -> tuple[Tensor, Tensor]:
-    """What filter2d would give to the operator, checked as there, as meta tensors."""
-    images = _require_images(images)
-    borders.require_border(border)
-    _require_algorithm(algorithm)
-    bank = _bank(_as_filter("filter", filter, images))
-    require_strided("images", images)
-    require_strided("filter", bank)
-    size = (math.prod(images.shape[:-2]), *images.shape[-2:])
-    stack, filters = (
-        torch.empty(shape, dtype=dtype, device="meta")
-        for shape, dtype in ((size, images.dtype), (bank.shape, bank.dtype))
-    )
-    check_arguments(stack, filters, border)
-    return stack, filters
 
 
 def filter2d(
@@ -173,8 +153,9 @@ def filter2d(
     borders.require_border(border)
     _require_algorithm(algorithm)
     filter = _as_filter("filter", filter, images)
-    bank = _bank(filter)
+    _require_filter(filter)
     try:
+        bank = filter if filter.dim() == 3 else filter.unsqueeze(0)
         if images.dim() == 3:
             output = dispatch.filter2d(images, bank, border, algorithm)
         else:
@@ -187,6 +168,19 @@ def filter2d(
     if filter.dim() == 2:
         return output.squeeze(1) if images.dim() == 3 else output.view(images.shape)
     return output if images.dim() == 3 else output.view(*leading, *output.shape[1:])
+
+
+def described(images: Any, filter: Any, border: str, algorithm: str) -> tuple[Tensor, Tensor]:
+    """What filter2d would give to the operator, checked as there, as meta tensors."""
+    filter = _as_filter("filter", filter, _require_images(images))
+    _require_filter(filter)
+    require_strided("images", images)
+    require_strided("filter", filter)
+    size = (math.prod(images.shape[:-2]), *images.shape[-2:])
+    stack = torch.empty(size, dtype=images.dtype, device="meta")
+    bank = torch.empty(filter.shape, dtype=filter.dtype, device="meta")
+    filter2d(stack, bank, border, algorithm=algorithm)  # there is nothing to compute, only to check
+    return stack, bank if bank.dim() == 3 else bank.unsqueeze(0)
 
 
 def separable_filter2d(

@@ -43,7 +43,7 @@ class Filter2d(FilterLayer):
 
     Input (..., height, width); result (..., height, width), for a bank (..., filters, height, width). A
     buffer follows the dtype of the images, a parameter has to have it, as in torch.nn.Conv2d. Errors as in
-    filter2d.
+    filter2d. convx.explain(layer, images) shows the kernels that there are, convx.tune measures them.
 
     >>> import torch, convx
     >>> sharpen = convx.nn.Filter2d([[0, -1, 0], [-1, 5, -1], [0, -1, 0]], border="replicate")
@@ -130,6 +130,7 @@ class GaussianBlur2d(FilterLayer):
 
     Input (..., height, width) of every dtype of filter2d, the result alike. The weights have the sum 1: they
     are float64 for float64 images and float32 for all others, whatever dtype the layer is moved to.
+    convx.tune measures each pass by itself.
 
     >>> import torch, convx
     >>> blur = convx.nn.GaussianBlur2d(1.5)
@@ -217,7 +218,8 @@ class Sobel2d(FilterLayer):
 
     Input (..., height, width) of every dtype of filter2d; the image is read once for both derivatives. For
     uint8 images the magnitude is computed in float32, rounded to nearest even and limited to 0 ... 255;
-    derivatives, which may be negative, are given in float32.
+    derivatives, which may be negative, are given in float32. convx.explain and convx.tune take this layer as
+    they take Filter2d.
 
     >>> import torch, convx
     >>> ramp = torch.arange(5.0).expand(5, 5)

@@ -202,8 +202,7 @@ def tune_problem(
         )
     before = _predicted(problem, device)
     kernels: dict[str, Any] = {}
-    is_filter = isinstance(problem, _planning.core().FilterProblem)
-    if generate and device.backend != "cpu" and not is_filter:
+    if generate and device.backend != "cpu" and not _is_filter(problem):
         problem_text = records.fields_text(records.problem_fields(problem))
         kernels = generated.offer(problem, device, problem_text)
     # Kernels of other calls have no place in the record, and generate may keep them out.
@@ -232,6 +231,10 @@ def tune_problem(
     )
 
 
+def _is_filter(problem: Any) -> bool:
+    return isinstance(problem, _planning.core().FilterProblem)
+
+
 def _plans(problem: Any, device: Any) -> list[str]:
     plans = [plan.name for row in _planning.core().explain(problem, device) for plan in row.plans]
     return list(dict.fromkeys(plans))
@@ -249,8 +252,7 @@ def _measure(
     rounds: int,
     tell: Callable[[int], Callable[[], None]],
 ) -> dict[str, Timing]:
-    is_filter = isinstance(problem, _planning.core().FilterProblem)
-    operands: Any = (FilterOperands if is_filter else Operands)(problem, where)
+    operands: Any = (FilterOperands if _is_filter(problem) else Operands)(problem, where)
     failures: dict[str, Timing] = {}
     contenders = {}
     for name in plans:

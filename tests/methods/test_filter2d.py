@@ -125,6 +125,20 @@ def test_every_kernel_of_a_gpu(kernel: str) -> None:
         check_uint8(shape, (3, 3), border, kernel, "cuda")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+@pytest.mark.parametrize("filter_shape", [(3, 3), (2, 7, 7), (2, 4)])
+def test_every_plan_is_an_algorithm(filter_shape: tuple[int, ...], dtype: torch.dtype, device: str) -> None:
+    shape, border = (2, 33, 70), "reflect"
+    run = check_uint8 if dtype == torch.uint8 else functools.partial(check, dtype=dtype)
+    images, filter = torch.empty(shape, dtype=dtype, device=device), torch.empty(filter_shape)
+    filter = filter.to(torch.float32 if dtype == torch.uint8 else dtype)
+    rows = convx.explain_filter2d(images, filter, border).rows
+    assert len({row.plan for row in rows}) == len(rows) > 1
+    for row in rows:
+        run(shape, filter_shape, border=border, algorithm=row.plan, device=device)
+        run(shape, filter_shape, border=border, algorithm=f"fft|{row.algorithm}|auto", device=device)
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     images=st.integers(1, 3),
