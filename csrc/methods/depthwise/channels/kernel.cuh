@@ -57,6 +57,98 @@ struct ChannelsShape {
   FastDivide filter_words;  // of all channels
 };
 
+// Where the rows of a unit lie, from a lane's first source and result column on.
+struct Unit {
+  const char* source;
+  char* result;
+  int source_y, y;
+};
+
+template <int Rows, int Filter, int Stride, bool Transposed>
+CONVX_DEVICE Unit unit_of(const ChannelsShape& shape, uint32_t number, const char* source_lane,
+                          char* result_lane, uint32_t source_pitch, uint32_t result_pitch) {
+  const uint32_t image = shape.divide_row_tiles.quotient(number);
+  Unit unit;
+  unit.y = static_cast<int>(number - image * shape.row_tiles) * Rows -
+           (Transposed ? shape.padding_top % Stride : 0);
+  unit.source_y = Transposed ? (unit.y + shape.padding_top) / Stride - (Filter - 1) / Stride
+                             : unit.y * Stride - shape.padding_top;
+  const int source_line = static_cast<int>(image) * shape.source_height + unit.source_y;
+  const int result_line = static_cast<int>(image) * shape.result_height + unit.y;
+  unit.source = source_lane + source_line * static_cast<int64_t>(source_pitch);
+  unit.result = result_lane + result_line * static_cast<int64_t>(result_pitch);
+  return unit;
+}
+
+// Keeps a lane's filter, turned or not: in registers, or in its words of shared memory.
+template <bool Resident, class T, int Taps, int Kept, int Channels>
+CONVX_DEVICE void keep_taps(const LaneFilter<T, Taps, Channels>& taps, bool turn,
+                            float (&filter)[Kept][Channels], uint32_t* own_filter) {
+  CONVX_UNROLL
+  for (int tap = 0; tap < Taps; ++tap) {
+    if constexpr (Resident) {
+      CONVX_UNROLL
+      for (int v = 0; v < Channels; ++v) {
+        // Two named values: a choice between array elements would keep the array in memory.
+        const float forward = taps.get(v, tap), turned = taps.get(v, Taps - 1 - tap);
+        filter[tap][v] = turn ? float(turned) : float(forward);
+      }
+    } else {
+      own_filter[turn ? Taps - 1 - tap : tap] = taps.packed(tap);
+    }
+  }
+}
+
+// Adds what column j of source row i brings to result row o, the filter in registers.
+template <class Axis, int Filter, int Columns, int Taps, int Channels>
+CONVX_DEVICE void add_column(const float (&value)[Channels], const float (&filter)[Taps][Channels], int i,
+                             int j, int o, float (&sum)[Columns * Channels]) {
+  if (Axis::meets(i, o)) {
+    CONVX_UNROLL
+    for (int t = 0; t < Columns; ++t) {
+      if (!Axis::meets(j, t)) continue;
+      const int tap = Axis::tap(i, o) * Filter + Axis::tap(j, t);
+      CONVX_UNROLL
+      for (int v = 0; v < Channels; ++v) {
+        float& total = sum[t * Channels + v];
+        total = multiply_add(value[v], filter[tap][v], total);
+      }
+    }
+  }
+}
+
+// Adds what source row i brings to a tile's sums, the filter in the lane's words of shared memory.
+template <class T, class Axis, int Filter, int Columns, int Rows, int Channels, class Pixel,
+          int SourceColumns>
+CONVX_DEVICE void add_row(const Pixel (&row)[SourceColumns], const uint32_t* own_filter, int i,
+                          float (&sum)[Rows][Columns * Channels]) {
+  float value[SourceColumns][Channels];
+  CONVX_UNROLL
+  for (int j = 0; j < SourceColumns; ++j) {
+    CONVX_UNROLL
+    for (int v = 0; v < Channels; ++v) value[j][v] = row[j].get(v);
+  }
+  unrolled_steps<Rows>([&](auto result_row) {
+    const int o = result_row;
+    if (Axis::meets(i, o)) {
+      CONVX_UNROLL
+      for (int tap = 0; tap < Filter; ++tap) {
+        const uint32_t word = own_filter[Axis::tap(i, o) * Filter + tap];
+        CONVX_UNROLL
+        for (int v = 0; v < Channels; ++v) {
+          const float factor = unpack<T>(word, v);
+          CONVX_UNROLL
+          for (int t = 0; t < Columns; ++t) {
+            if (!Axis::joins(tap, t)) continue;
+            float& total = sum[o][t * Channels + v];
+            total = multiply_add(value[Axis::source(tap, t)][v], factor, total);
+          }
+        }
+      }
+    }
+  });
+}
+
 // Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
 // words of its own: an odd number, so that a tap's lie in different banks. Staged ones are copied to shared
 // memory by the whole block first.
@@ -108,23 +200,9 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
       reinterpret_cast<const char*>(source + channel) + source_x * static_cast<int>(pixel_pitch);
   char* const result_lane = reinterpret_cast<char*>(result + channel) + x * static_cast<int>(pixel_pitch);
 
-  struct Unit {
-    const char* source;
-    char* result;
-    int source_y, y;
-  };
   const auto locate = [&](uint32_t number) {
-    const uint32_t image = shape.divide_row_tiles.quotient(number);
-    Unit unit;
-    unit.y = static_cast<int>(number - image * shape.row_tiles) * Rows -
-             (Transposed ? shape.padding_top % Stride : 0);
-    unit.source_y = Transposed ? (unit.y + shape.padding_top) / Stride - (Filter - 1) / Stride
-                               : unit.y * Stride - shape.padding_top;
-    const int source_line = static_cast<int>(image) * shape.source_height + unit.source_y;
-    const int result_line = static_cast<int>(image) * shape.result_height + unit.y;
-    unit.source = source_lane + source_line * static_cast<int64_t>(source_pitch);
-    unit.result = result_lane + result_line * static_cast<int64_t>(result_pitch);
-    return unit;
+    return unit_of<Rows, Filter, Stride, Transposed>(shape, number, source_lane, result_lane, source_pitch,
+                                                     result_pitch);
   };
   // Slot i % kRing holds source row i.
   Pixel rows[kRing][kSourceColumns];
@@ -162,19 +240,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
     } else {
       taps.read(weight + channel * kTaps);
     }
-    CONVX_UNROLL
-    for (int tap = 0; tap < kTaps; ++tap) {
-      if constexpr (Resident) {
-        CONVX_UNROLL
-        for (int v = 0; v < Channels; ++v) {
-          // Two named values: a choice between array elements would keep the array in memory.
-          const float forward = taps.get(v, tap), turned = taps.get(v, kTaps - 1 - tap);
-          filter[tap][v] = shape.turn_filter ? float(turned) : float(forward);
-        }
-      } else {
-        own_filter[shape.turn_filter ? kTaps - 1 - tap : tap] = taps.packed(tap);
-      }
-    }
+    keep_taps<Resident>(taps, shape.turn_filter, filter, own_filter);
   }
   float offset[Channels];
   CONVX_UNROLL
@@ -209,48 +275,13 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
           for (int v = 0; v < Channels; ++v) value[v] = row[j].get(v);
           unrolled_steps<Rows>([&](auto result_row) {
             const int o = result_row;
-            if (Axis::meets(i, o)) {
-              CONVX_UNROLL
-              for (int t = 0; t < Columns; ++t) {
-                if (!Axis::meets(j, t)) continue;
-                const int tap = Axis::tap(i, o) * Filter + Axis::tap(j, t);
-                CONVX_UNROLL
-                for (int v = 0; v < Channels; ++v) {
-                  float& total = sum[o][t * Channels + v];
-                  total = multiply_add(value[v], filter[tap][v], total);
-                }
-              }
-            }
+            add_column<Axis, Filter, Columns>(value, filter, i, j, o, sum[o]);
           });
         });
       } else {
         // Keeps the compiler from holding the whole filter in registers after all.
         asm volatile("" ::: "memory");
-        float value[kSourceColumns][Channels];
-        CONVX_UNROLL
-        for (int j = 0; j < kSourceColumns; ++j) {
-          CONVX_UNROLL
-          for (int v = 0; v < Channels; ++v) value[j][v] = row[j].get(v);
-        }
-        unrolled_steps<Rows>([&](auto result_row) {
-          const int o = result_row;
-          if (Axis::meets(i, o)) {
-            CONVX_UNROLL
-            for (int tap = 0; tap < Filter; ++tap) {
-              const uint32_t word = own_filter[Axis::tap(i, o) * Filter + tap];
-              CONVX_UNROLL
-              for (int v = 0; v < Channels; ++v) {
-                const float factor = unpack<T>(word, v);
-                CONVX_UNROLL
-                for (int t = 0; t < Columns; ++t) {
-                  if (!Axis::joins(tap, t)) continue;
-                  float& total = sum[o][t * Channels + v];
-                  total = multiply_add(value[Axis::source(tap, t)][v], factor, total);
-                }
-              }
-            }
-          }
-        });
+        add_row<T, Axis, Filter, Columns, Rows, Channels>(row, own_filter, i, sum);
       }
       unrolled_steps<Rows>([&](auto result_row) {
         const int o = result_row;

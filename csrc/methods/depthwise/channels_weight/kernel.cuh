@@ -55,6 +55,84 @@ CONVX_DEVICE uint32_t inside_mask(int column, int width) {
   return mask;
 }
 
+// The slice's products of one tap of a writer's channel and tile.
+template <class T, int Filter, int Stride, int Channels, int Columns>
+CONVX_DEVICE float exact_sum(const ChannelsWeightArguments& arguments, uint32_t writer, int c, int tap) {
+  const ChannelsWeightArguments& a = read_anew(arguments);
+  const int slice = blockIdx.x / a.blocks;
+  const int first_tile = a.vectors.quotient(writer), r = tap / Filter;
+  const int64_t channel = static_cast<int64_t>(writer - first_tile * a.vectors.divisor) * Channels + c;
+  float sum = 0;
+  for (int unit = static_cast<int>(a.units * slice / a.slices);
+       unit < static_cast<int>(a.units * (slice + 1) / a.slices); ++unit) {
+    const int row_chunk = a.unit_tiles.quotient(unit), image = a.chunks.quotient(row_chunk);
+    const int tile = first_tile + unit - row_chunk * static_cast<int>(a.unit_tiles.divisor);
+    const int begin = a.first_step + (row_chunk - image * static_cast<int>(a.chunks.divisor)) * a.chunk_steps;
+    const ExactProducts<T> products{
+        static_cast<const T*>(a.input) + int64_t(image) * a.in_height * a.in_width * a.channels + channel,
+        static_cast<const T*>(a.output_grad) + int64_t(image) * a.out_height * a.out_width * a.channels +
+            channel,
+        a.in_height,
+        a.in_width,
+        a.out_height,
+        a.out_width,
+        int64_t(a.in_width) * a.channels,
+        int64_t(a.out_width) * a.channels,
+        a.channels,
+        a.channels,
+        Stride,
+        Stride,
+        r - a.padding_top,
+        tap % Filter - a.padding_left};
+    for (int step = begin; step < begin + a.chunk_steps && step < a.end_step; ++step) {
+      sum += products.of_row(step - r / Stride, tile * Columns, (tile + 1) * Columns, 1);
+    }
+  }
+  return sum;
+}
+
+// Reads those pixels of a row that lie in the image; zeros for the others.
+template <class Words, int Count>
+CONVX_DEVICE void read_row(Words (&row)[Count], uint32_t mask, const unsigned char* first,
+                           uint32_t pixel_bytes) {
+  CONVX_UNROLL
+  for (int j = 0; j < Count; ++j) {
+    row[j] = Words();
+    if (mask >> j & 1u) row[j].read(first + pixel_bytes * static_cast<uint32_t>(j));
+  }
+}
+
+template <class Words, int Count, int Channels>
+CONVX_DEVICE void widen_row(const Words (&row)[Count], float (&values)[Count][Channels]) {
+  CONVX_UNROLL
+  for (int j = 0; j < Count; ++j) {
+    CONVX_UNROLL
+    for (int c = 0; c < Channels; ++c) values[j][c] = row[j].get(c);
+  }
+}
+
+// Adds the products of an input row with an output row to the sums of a row of taps.
+template <int Stride, int Window, int Columns, int Filter, int Channels>
+CONVX_DEVICE void add_row(const float (&window)[Window][Channels], const float (&grad)[Columns][Channels],
+                          float (&row_sum)[Filter][Channels]) {
+  CONVX_UNROLL
+  for (int v = 0; v < Columns; ++v) {
+    CONVX_UNROLL
+    for (int i = 0; i < Filter * Channels; ++i) {
+      const int q = i / Channels, c = i % Channels;
+      row_sum[q][c] = multiply_add(window[v * Stride + q][c], grad[v][c], row_sum[q][c]);
+    }
+  }
+}
+
+template <int Channels, int Taps>
+CONVX_DEVICE bool are_finite(const float (&sum)[Channels][Taps]) {
+  float zero = 0;
+  CONVX_UNROLL
+  for (int i = 0; i < Channels * Taps; ++i) zero = multiply_add(sum[i / Taps][i % Taps], 0.0f, zero);
+  return is_finite(zero);
+}
+
 // Columns: output columns of a tile.
 template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns>
 CONVX_KERNEL((kChannelsWeightThreads<T, Lanes, Filter, Stride, Channels, Columns>), 1)
@@ -106,40 +184,25 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
     const auto read_input = [&](Words(&row)[kWindow], bool wanted) {
       const bool inside = wanted && static_cast<uint32_t>(in_row) < in_height;
       const uint32_t mask = inside ? in_mask : 0;
-      CONVX_UNROLL
-      for (int j = 0; j < kWindow; ++j) {
-        row[j] = Words();
-        if (mask >> j & 1u) row[j].read(input + pixel_bytes * static_cast<uint32_t>(j));
-      }
+      read_row(row, mask, input, pixel_bytes);
       ++in_row;
       input += in_row_bytes;
     };
     const auto read_grad = [&](Words(&row)[Columns], bool wanted) {
       const bool inside = wanted && static_cast<uint32_t>(out_row) < out_height;
       const uint32_t mask = inside ? out_mask : 0;
-      CONVX_UNROLL
-      for (int j = 0; j < Columns; ++j) {
-        row[j] = Words();
-        if (mask >> j & 1u) row[j].read(output_grad + pixel_bytes * static_cast<uint32_t>(j));
-      }
+      read_row(row, mask, output_grad, pixel_bytes);
       ++out_row;
       output_grad += out_row_bytes;
     };
 
     float grad[kRing][Columns][Channels];
-    const auto keep_grad = [&](int slot, const Words(&row)[Columns]) {
-      CONVX_UNROLL
-      for (int j = 0; j < Columns; ++j) {
-        CONVX_UNROLL
-        for (int c = 0; c < Channels; ++c) grad[slot][j][c] = row[j].get(c);
-      }
-    };
     Words input_row[kWindow], grad_row[Columns];
     // Phase p of the walk puts its output row in slot p; the kRing - 1 rows before lie in slots 1 and up.
     CONVX_UNROLL
     for (int slot = 1; slot < kRing; ++slot) {
       read_grad(grad_row, true);
-      keep_grad(slot, grad_row);
+      widen_row(grad_row, grad[slot]);
     }
     read_grad(grad_row, true);
     read_input(input_row, true);
@@ -151,12 +214,8 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
         CONVX_UNROLL
         for (int half = 0; half < Stride; ++half) {
           float window[kWindow][Channels];
-          CONVX_UNROLL
-          for (int j = 0; j < kWindow; ++j) {
-            CONVX_UNROLL
-            for (int c = 0; c < Channels; ++c) window[j][c] = input_row[j].get(c);
-          }
-          if (half == 0) keep_grad(phase, grad_row);
+          widen_row(input_row, window);
+          if (half == 0) widen_row(grad_row, grad[phase]);
           // The next row's loads are in flight during this row's arithmetic; the last row's load nothing.
           const bool more = step + 1 < end;
           if (half == 0) read_grad(grad_row, more);
@@ -173,14 +232,7 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
               const int q = i / Channels, c = i % Channels;
               row_sum[q][c] = kRowSums ? 0.0f : sum[c][r * Filter + q];
             }
-            CONVX_UNROLL
-            for (int v = 0; v < Columns; ++v) {
-              CONVX_UNROLL
-              for (int i = 0; i < Filter * Channels; ++i) {
-                const int q = i / Channels, c = i % Channels;
-                row_sum[q][c] = multiply_add(window[v * Stride + q][c], grad[slot][v][c], row_sum[q][c]);
-              }
-            }
+            add_row<Stride>(window, grad[slot], row_sum);
             CONVX_UNROLL
             for (int i = 0; i < Filter * Channels; ++i) {
               const int q = i / Channels, c = i % Channels;
@@ -193,41 +245,6 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
     }
   }
 
-  // The slice's products of one tap of a writer's channel and tile.
-  const auto exact_sum = [&arguments](uint32_t writer, int c, int tap) {
-    const ChannelsWeightArguments& a = read_anew(arguments);
-    const int slice = blockIdx.x / a.blocks;
-    const int first_tile = a.vectors.quotient(writer), r = tap / Filter;
-    const int64_t channel = static_cast<int64_t>(writer - first_tile * a.vectors.divisor) * Channels + c;
-    float sum = 0;
-    for (int unit = static_cast<int>(a.units * slice / a.slices);
-         unit < static_cast<int>(a.units * (slice + 1) / a.slices); ++unit) {
-      const int row_chunk = a.unit_tiles.quotient(unit), image = a.chunks.quotient(row_chunk);
-      const int tile = first_tile + unit - row_chunk * static_cast<int>(a.unit_tiles.divisor);
-      const int begin =
-          a.first_step + (row_chunk - image * static_cast<int>(a.chunks.divisor)) * a.chunk_steps;
-      const ExactProducts<T> products{
-          static_cast<const T*>(a.input) + int64_t(image) * a.in_height * a.in_width * a.channels + channel,
-          static_cast<const T*>(a.output_grad) + int64_t(image) * a.out_height * a.out_width * a.channels +
-              channel,
-          a.in_height,
-          a.in_width,
-          a.out_height,
-          a.out_width,
-          int64_t(a.in_width) * a.channels,
-          int64_t(a.out_width) * a.channels,
-          a.channels,
-          a.channels,
-          Stride,
-          Stride,
-          r - a.padding_top,
-          tap % Filter - a.padding_left};
-      for (int step = begin; step < begin + a.chunk_steps && step < a.end_step; ++step) {
-        sum += products.of_row(step - r / Stride, tile * Columns, (tile + 1) * Columns, 1);
-      }
-    }
-    return sum;
-  };
   const bool direct = a.slices == 1 && a.across_tiles == 1;
   const auto write = [&](uint32_t writer, int c, int tap, float total) {
     const int tile = a.vectors.quotient(writer);
@@ -244,13 +261,11 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
     if (!active) return;
     CONVX_UNROLL
     for (int i = 0; i < Channels * kTaps; ++i) write(flat, i / kTaps, i % kTaps, sum[i / kTaps][i % kTaps]);
-    float zero = 0;
-    CONVX_UNROLL
-    for (int i = 0; i < Channels * kTaps; ++i) zero = multiply_add(sum[i / kTaps][i % kTaps], 0.0f, zero);
-    if (is_finite(zero)) return;
+    if (are_finite(sum)) return;
     CONVX_NO_UNROLL
     for (int i = 0; i < Channels * kTaps; ++i) {
-      write(flat, i / kTaps, i % kTaps, exact_sum(flat, i / kTaps, i % kTaps));
+      write(flat, i / kTaps, i % kTaps,
+            exact_sum<T, Filter, Stride, Channels, Columns>(arguments, flat, i / kTaps, i % kTaps));
     }
     return;
   }
@@ -277,7 +292,8 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
       for (int pair = 0; pair < kApart - 1; ++pair) part[kApart + pair] = part[2 * pair] + part[2 * pair + 1];
       const uint32_t writer = static_cast<uint32_t>(block) * a.across + column;
       float total = part[2 * kApart - 2];
-      if (!is_finite(total)) total = exact_sum(writer, c, tap);
+      if (!is_finite(total))
+        total = exact_sum<T, Filter, Stride, Channels, Columns>(arguments, writer, c, tap);
       write(writer, c, tap, total);
     }
   }
