@@ -218,16 +218,14 @@ def conv2d_input_grad(
         paddings = padding_2d(padding, weight.shape, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
-        choice = (algorithm, dispatch.setting(output_grad, weight))
-        return dispatch.conv2d_input_grad(
-            output_grad, weight, size, strides, paddings, dilations, groups, *choice
-        )
+        geometry = (strides, paddings, dilations, groups)
+        return dispatch.gradient("conv2d_input_grad", output_grad, weight, size, *geometry, algorithm)
     except (AttributeError, RuntimeError, ValueError) as error:
-        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(
             error,
             {"output_grad": output_grad, "weight": weight},
-            {"input_size": input_size, **geometry},
+            {"input_size": input_size, **given},
             algorithm=algorithm,
         )
         raise
@@ -261,16 +259,14 @@ def conv2d_weight_grad(
         paddings = padding_2d(padding, size, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
-        choice = (algorithm, dispatch.setting(input, output_grad))
-        return dispatch.conv2d_weight_grad(
-            input, output_grad, size, strides, paddings, dilations, groups, *choice
-        )
+        geometry = (strides, paddings, dilations, groups)
+        return dispatch.gradient("conv2d_weight_grad", input, output_grad, size, *geometry, algorithm)
     except (AttributeError, RuntimeError, ValueError) as error:
-        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(
             error,
             {"input": input, "output_grad": output_grad},
-            {"weight_size": weight_size, **geometry},
+            {"weight_size": weight_size, **given},
             algorithm=algorithm,
         )
         raise

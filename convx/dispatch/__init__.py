@@ -11,7 +11,8 @@ conv2d, conv2d_input_grad, conv2d_weight_grad and filter2d take the operators' o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ from torch.compiler import is_compiling
 from convx import _libraries, operators
 from convx._arguments import PRODUCTS, Four, Pair, tf32_setting
 from convx.dispatch.packed import PackedFilters
-from convx.dispatch.situation import is_recorded, is_transformed, needs_grad
+from convx.dispatch.situation import Situation, situation
 from convx.operators import DECLARED, autocast
 
 _front = _libraries.front()
@@ -56,89 +57,88 @@ def convolve(
         result: Tensor | None = _front.conv2d(*arguments)
         if result is not None:
             return result
-    tf32 = setting(input, weight, bias)
-    if weight.dim() != 3:
-        return _kept(packed, *arguments, tf32)
-    rows = (input.unsqueeze(-2), weight.unsqueeze(-2), *arguments[2:])
-    return _kept(packed, *rows, tf32).squeeze(-2)
+    if weight.dim() == 3:
+        input, weight = input.unsqueeze(-2), weight.unsqueeze(-2)
+        return _images(packed, input, weight, *arguments[2:]).squeeze(-2)
+    return _images(packed, *arguments)
 
 
-def setting(*tensors: Tensor | None) -> int:
-    """tf32 for the operators. What is recorded outlives torch's setting of matrix products: there they are
-    taken as not exact."""
-    first: Any = tensors[0]
-    found = tf32_setting(first.is_cuda, first.dtype)
-    return found | PRODUCTS if is_recorded(*tensors) else found
-
-
-def _kept(packed: PackedFilters | None, *arguments: Any) -> Tensor:
-    """conv2d, with the filters that somebody keeps packed where no gradient is needed."""
-    tensors = arguments[:3]
-    if packed is None or is_recorded(*tensors) or is_transformed() or needs_grad(*tensors):
-        return conv2d(*arguments)
-    if autocast.is_on(arguments[0].device.type):  # casts the weight to a copy of this call's own
-        return conv2d(*arguments)
+def _images(packed: PackedFilters | None, *arguments: Any) -> Tensor:
+    input, weight, bias = arguments[:3]
+    where = situation(input, weight, bias)
+    arguments = (*arguments, tf32_of(where, input))
+    if is_compiling():
+        return operators.conv2d(*arguments)  # type: ignore[no-any-return]
+    if packed is None or where is not Situation.PLAIN or autocast.is_on(input.device.type):
+        return _conv2d(where, *arguments)  # autocast casts the weight to a copy of this call's own
     with BelowAutograd():
         return operators.conv2d(*arguments, packed.of(*arguments))  # type: ignore[no-any-return]
 
 
-def conv2d(*arguments: Any) -> Tensor:
-    if is_compiling():
-        return operators.conv2d(*arguments)  # type: ignore[no-any-return]
+def tf32_of(where: Situation, input: Tensor) -> int:
+    """tf32 for the operators. What is recorded outlives torch's setting of matrix products: there they are
+    taken as not exact."""
+    setting = tf32_setting(input.is_cuda, input.dtype)
+    return setting | PRODUCTS if where is Situation.RECORDED else setting
+
+
+def gradient(name: str, first: Tensor, second: Tensor, *rest: Any) -> Tensor:
+    """conv2d_input_grad or conv2d_weight_grad, by its arguments up to the algorithm."""
+    where = situation(first, second)
+    return _go(where, name, (first, second, *rest, tf32_of(where, first)))
+
+
+def _conv2d(where: Situation, *arguments: Any) -> Tensor:
     of = DECLARED["conv2d"].arguments(*arguments)
-    tensors = (of.input, of.weight, of.bias)
     separate: Any = None
-    if not is_recorded(*tensors):
-        if is_transformed() and of.activation != "none":
-            separate = getattr(torch.nn.functional, of.activation)
-        elif needs_grad(*tensors):
-            separate = UNFUSED.get(of.activation)
+    if where is Situation.TRANSFORMED and of.activation != "none":
+        separate = getattr(torch.nn.functional, of.activation)
+    elif where is Situation.DIFFERENTIATED:
+        separate = UNFUSED.get(of.activation)
     if separate is None:
-        return _go("conv2d", of, *tensors)
-    return separate(_go("conv2d", of._replace(activation="none"), *tensors))  # type: ignore[no-any-return]
+        return _go(where, "conv2d", of)
+    return separate(_go(where, "conv2d", of._replace(activation="none")))  # type: ignore[no-any-return]
+
+
+def conv2d(*arguments: Any) -> Tensor:
+    return _conv2d(situation(*arguments[:3]), *arguments)
 
 
 def conv2d_input_grad(*arguments: Any) -> Tensor:
-    if is_compiling():
-        return operators.conv2d_input_grad(*arguments)  # type: ignore[no-any-return]
-    of = DECLARED["conv2d_input_grad"].arguments(*arguments)
-    return _go("conv2d_input_grad", of, of.output_grad, of.weight)
+    return _go(situation(*arguments[:2]), "conv2d_input_grad", arguments)
 
 
 def conv2d_weight_grad(*arguments: Any) -> Tensor:
-    if is_compiling():
-        return operators.conv2d_weight_grad(*arguments)  # type: ignore[no-any-return]
-    of = DECLARED["conv2d_weight_grad"].arguments(*arguments)
-    return _go("conv2d_weight_grad", of, of.input, of.output_grad)
+    return _go(situation(*arguments[:2]), "conv2d_weight_grad", arguments)
 
 
 def filter2d(*arguments: Any) -> Tensor:
     """uint8 images have no gradient, nor have their filters."""
-    if is_compiling():
-        return operators.filter2d(*arguments)  # type: ignore[no-any-return]
-    of = DECLARED["filter2d"].arguments(*arguments)
-    if of.images.is_floating_point() or is_recorded(of.images, of.filters):
-        return _go("filter2d", of, of.images, of.filters)
-    if is_transformed():
-        return operators.filter2d(*of)  # type: ignore[no-any-return]
-    with BelowAutograd():
-        return operators.filter2d(*of)  # type: ignore[no-any-return]
+    where = situation(*arguments[:2])
+    if where is not Situation.RECORDED and not arguments[0].is_floating_point():
+        with nullcontext() if where is Situation.TRANSFORMED else BelowAutograd():
+            return operators.filter2d(*arguments)  # type: ignore[no-any-return]
+    return _go(where, "filter2d", arguments)
 
 
-def _go(name: str, arguments: Any, *tensors: Any) -> Tensor:
+def _go(where: Situation, name: str, arguments: Sequence[Any]) -> Tensor:
     """The one way to an operator, by what is to see the call."""
-    operator = DECLARED[name]
-    recorded = is_recorded(*tensors)
-    if is_transformed() and not recorded:
-        device_type = tensors[0].device.type
-        if operator.autocast is not None and autocast.is_on(device_type):
-            arguments = operator.autocast(torch.get_autocast_dtype(device_type), arguments)
-        return _transformed(name)(*arguments)
     call: Any = getattr(operators, name)
-    if recorded or needs_grad(*tensors):
+    if where is Situation.PLAIN:
+        with BelowAutograd():
+            return call(*arguments)  # type: ignore[no-any-return]
+    operator = DECLARED[name]
+    if where is not Situation.TRANSFORMED:
+        if where is Situation.RECORDED and not is_compiling() and "tf32" in operator.arguments._fields:
+            # Of a gradient whose call was not recorded.
+            arguments = operator.arguments(*arguments)
+            arguments = arguments._replace(tf32=arguments.tf32 | PRODUCTS)
         return call(*arguments)  # type: ignore[no-any-return]
-    with BelowAutograd():
-        return call(*arguments)  # type: ignore[no-any-return]
+    device_type = arguments[0].device.type
+    if operator.autocast is not None and autocast.is_on(device_type):
+        dtype = torch.get_autocast_dtype(device_type)
+        arguments = operator.autocast(dtype, operator.arguments(*arguments))
+    return _transformed(name)(*arguments)
 
 
 @cache

@@ -104,7 +104,7 @@ def test_rows_are_torchs_too(arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize("algorithm", ["native", "depthwise"])
 def test_functions_are_prepared_too(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
     """Images, rows and what has no batch, with gradients and without: none of them goes by an operator."""
-    monkeypatch.setattr(convx.dispatch, "_kept", None)
+    monkeypatch.setattr(convx.dispatch, "_images", None)
     weight = torch.randn(6, 1, 3, requires_grad=True)
     rest: dict[str, Any] = {"padding": 1, "groups": 6}
     for x in (torch.randn(2, 6, 9), torch.randn(6, 9)):
