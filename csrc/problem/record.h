@@ -15,6 +15,7 @@ class RecordFields {
   explicit RecordFields(const std::string& record);
   std::string text(const char* name);
   int64_t integer(const char* name);
+  int64_t integer_or(const char* name, int64_t otherwise);  // where the record has no such line
   std::vector<int64_t> integers(const char* name, size_t count);
   double number(const char* name);
   void require_empty() const;  // nothing that nobody asked for
@@ -23,7 +24,8 @@ class RecordFields {
   std::map<std::string, std::string> values_;
 };
 
-// Every field of _core.Problem by its name there, pairs and paddings as numbers with spaces between.
+// Every field of _core.Problem by its name there, pairs and paddings as numbers with spaces between. scale,
+// residual and residual_after_activation may be left out.
 ConvProblem read_problem(RecordFields& fields);
 
 }  // namespace convx

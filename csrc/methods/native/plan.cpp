@@ -153,7 +153,7 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
 
 // A pass of its own over the output.
 double activation_us(const ConvProblem& problem, const DeviceTraits& device) {
-  if (problem.activation == Activation::none) return 0;
+  if (problem.epilogue.activation == Activation::none) return 0;
   const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
   return 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (device.backend == Backend::cpu ? 3 : 2);
 }

@@ -34,7 +34,7 @@ Support supports_matmul(const ConvProblem& p, const DeviceTraits& device) {
   if (!one_tap || p.out_height != p.in_height || p.out_width != p.in_width) {
     return Support::no("it needs filters of one tap, stride 1 and no padding");
   }
-  if (p.has_bias) return Support::no("it adds no bias");
+  if (p.epilogue.has_bias) return Support::no("it adds no bias");
   if (p.layout == Layout::nchw && p.batch != 1 && p.operation == Operation::weight_grad) {
     return Support::no("it computes weight_grad of several images in channels_last alone");
   }

@@ -11,11 +11,10 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   Job job{};
   job.operation = problem.operation;
   job.dtype = problem.dtype;
-  job.activation = problem.activation;
   job.channels_last = problem.layout == Layout::nhwc;
   job.algorithm = static_cast<Algorithm>(plan["algorithm"]);
   job.weight = pointers.weight;
-  job.bias = pointers.bias;
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
   job.result = pointers.result;
   job.workspace = pointers.workspace;
   job.batch = problem.batch;
@@ -44,8 +43,6 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
     job.source_width = problem.out_width;
     job.target_height = problem.in_height;
     job.target_width = problem.in_width;
-    job.bias = nullptr;
-    job.activation = Activation::none;
     job.flipped = problem.stride_h == 1 && problem.stride_w == 1;
     job.transposed = !job.flipped;
     if (job.flipped) {
