@@ -23,6 +23,7 @@ from torch.nn import Parameter
 
 from convx import _libraries, _vmap, ops
 from convx._arguments import PRODUCTS, Four, Pair, is_channels_last, tf32_setting
+from convx._errors import require_residual
 from convx._formulas import (
     Calls,
     Choice,
@@ -203,6 +204,8 @@ def conv2d(
     algorithm: str,
     tf32: int | None = None,
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """The operator with its arguments already in its own form; the cheapest way that is right here.
 
@@ -211,6 +214,9 @@ def conv2d(
     that kernels read.
     """
     geometry = (stride, padding, dilation, groups)
+    if residual is not None:
+        rest = (activation, algorithm, tf32)
+        return _with_residual(input, weight, bias, geometry, *rest, residual, residual_after_activation)
     if _front is not None and packed is None and tf32 is None and not is_compiling():
         result: Tensor | None = _front.conv2d(input, weight, bias, *geometry, activation, algorithm)
         if result is not None:
@@ -237,6 +243,40 @@ def conv2d(
         if packed is None or autocast:  # which casts the weight to a copy of this call's own
             return _conv2d(*arguments)
         return _conv2d(*arguments, packed.of(*arguments))
+
+
+def _with_residual(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    geometry: tuple[Pair, Four, Pair, int],
+    activation: str,
+    algorithm: str,
+    tf32: int | None,
+    residual: Tensor,
+    after: bool,
+) -> Tensor:
+    """conv2d with a residual: fused by the operator, but where eager code needs gradients, whose formulas are
+    then those of the parts."""
+    if tf32 is None:
+        tf32 = tf32_setting(input.is_cuda, input.dtype)
+    if _takes_registered_path(input, weight, bias) or residual.__class__ not in _PLAIN:
+        rest = (activation, algorithm, tf32 | PRODUCTS, None, residual, None, after)
+        return _conv2d(input, weight, bias, *geometry, *rest)
+    needs_grad = _needs_grad(input, weight, bias) or (is_grad_enabled() and residual.requires_grad)
+    if not needs_grad and not _is_transformed():
+        with BelowAutograd():
+            return _conv2d(
+                input, weight, bias, *geometry, activation, algorithm, tf32, None, residual, None, after
+            )
+    output = conv2d(input, weight, bias, *geometry, activation if after else "none", algorithm, tf32)
+    if ops.autocasts(input.device.type):
+        residual = ops.autocast_cast(residual, output.dtype)
+    require_residual(residual, output)
+    output = output + residual
+    if after or activation == "none":
+        return output
+    return getattr(torch.nn.functional, activation)(output)  # type: ignore[no-any-return]
 
 
 def conv2d_input_grad(

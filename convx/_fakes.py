@@ -27,10 +27,12 @@ def _check_image(name: str, tensor: Tensor) -> None:
     check_dtype(name, tensor)
 
 
-def check_bias(bias: Tensor, out_channels: Any) -> None:
-    message = f"bias must have shape ({out_channels},), one value per output channel, got {shape(bias.shape)}"
-    check(bias.dim() == 1, message)
-    check(bias.size(0) == out_channels, message)
+def check_per_channel(name: str, tensor: Tensor, out_channels: Any) -> None:
+    message = (
+        f"{name} must have shape ({out_channels},), one value per output channel, got {shape(tensor.shape)}"
+    )
+    check(tensor.dim() == 1, message)
+    check(tensor.size(0) == out_channels, message)
 
 
 def _check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
@@ -128,12 +130,12 @@ def _empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
     return torch.empty(size, dtype=first.dtype, device=first.device, memory_format=memory_format)
 
 
-def _check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
-    for given, wanted in zip(output_grad.shape, size, strict=True):
+def _check_output_shape(name: str, tensor: Tensor, size: Sequence[Any]) -> None:
+    for given, wanted in zip(tensor.shape, size, strict=True):
         check(
             given == wanted,
-            f"output_grad must have the shape of the output, {shape(size)}, got "
-            f"{shape(output_grad.shape)}; check "
+            f"{name} must have the shape of the output, {shape(size)}, got "
+            f"{shape(tensor.shape)}; check "
             f"the sizes, stride, padding and dilation",
         )
 
@@ -156,14 +158,22 @@ def conv2d(
     algorithm: str,
     tf32: int,
     packed_weight: Tensor | None = None,
+    residual: Tensor | None = None,
+    scale: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     _check_image("input", input)
     _check_image("weight", weight)
     _check_like("weight", weight, "input", input)
     size = _check_geometry(input.shape, weight.shape, stride, padding, dilation, groups)
-    if bias is not None:
-        _check_like("bias", bias, "input", input)
-        check_bias(bias, size[1])
+    for name, values in (("bias", bias), ("scale", scale)):
+        if values is not None:
+            _check_like(name, values, "input", input)
+            check_per_channel(name, values, size[1])
+    if residual is not None:
+        _check_image("residual", residual)
+        _check_like("residual", residual, "input", input)
+        _check_output_shape("residual", residual, size)
     check(
         activation in ACTIVATIONS,
         f"activation must be one of {', '.join(ACTIVATIONS)}; got '{activation}'",
@@ -187,9 +197,8 @@ def conv2d_input_grad(
     _check_image("weight", weight)
     _check_like("weight", weight, "output_grad", output_grad)
     require_length("input_size", input_size, 4, "one per dimension")
-    _check_output_grad(
-        output_grad, _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
-    )
+    size = _check_geometry(input_size, weight.shape, stride, padding, dilation, groups)
+    _check_output_shape("output_grad", output_grad, size)
     _check_algorithm(algorithm)
     return _empty(input_size, output_grad, weight)
 
@@ -209,9 +218,8 @@ def conv2d_weight_grad(
     _check_image("output_grad", output_grad)
     _check_like("output_grad", output_grad, "input", input)
     require_length("weight_size", weight_size, 4, "one per dimension")
-    _check_output_grad(
-        output_grad, _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
-    )
+    size = _check_geometry(input.shape, weight_size, stride, padding, dilation, groups)
+    _check_output_shape("output_grad", output_grad, size)
     _check_algorithm(algorithm)
     return _empty(weight_size, input, output_grad)
 
@@ -227,8 +235,12 @@ def pack_weight(
     activation: str,
     algorithm: str,
     tf32: int,
+    residual: Tensor | None = None,
+    scale: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """How many bytes there are is the plan's to know."""
-    conv2d(input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32)
+    geometry = (stride, padding, dilation, groups)
+    conv2d(input, weight, bias, *geometry, activation, algorithm, tf32, None, residual, scale)
     count = torch.library.get_ctx().new_dynamic_size()
     return input.new_empty(count, dtype=torch.uint8)

@@ -49,15 +49,31 @@ def conv2d(
     algorithm: str,
     tf32: int,
     packed_weight: Tensor | None = None,
+    residual: Tensor | None = None,
+    scale: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> tuple[Tensor, int]:
     copies = info.batch_size
     input_dim, weight_dim, bias_dim = in_dims[:3]
-    rest = (activation, algorithm, tf32)  # filters packed for one copy don't serve all
-    if input_dim is not None and weight_dim is None and bias_dim is None:
+    residual_dim, scale_dim = (*in_dims[11:], None, None)[:2]  # what has its default may be left out
+    rest: tuple[Any, ...] = (activation, algorithm, tf32)  # filters packed for one copy don't serve all
+    if input_dim is not None and weight_dim is None and bias_dim is None and scale_dim is None:
+        if residual is not None or scale is not None:
+            if residual is not None and residual_dim is None:
+                residual, residual_dim = residual.expand(copies, *residual.shape), 0
+            if residual is not None and residual_dim is not None:
+                residual = _into_batch(residual, residual_dim)
+            rest += (None, residual, scale, residual_after_activation)
         output = call(_into_batch(input, input_dim), weight, bias, stride, padding, dilation, groups, *rest)
         return output.unflatten(0, (copies, output.size(0) // copies)), 0
     # One input read by every copy's filters is a wider dense convolution; anything else is more groups.
     share_input = input_dim is None and groups == 1
+    if residual is not None or scale is not None:
+        if residual is not None:
+            residual = _into_channels(residual, residual_dim, copies)
+        if scale is not None:
+            scale = _into_filters(scale, scale_dim, copies)
+        rest += (None, residual, scale, residual_after_activation)
     output = call(
         input if share_input else _into_channels(input, input_dim, copies),
         _into_filters(weight, weight_dim, copies),

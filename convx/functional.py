@@ -48,6 +48,8 @@ def conv2d(
     activation: str = "none",
     algorithm: str = "auto",
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """2D convolution.
 
@@ -72,6 +74,10 @@ def conv2d(
             not change and no gradient is needed, and remembers which calls are native's, which torch then
             serves straight away. convx.nn.Conv2d has one of its own. One object for each weight. Writes that
             the weight's version counter does not see (weight.data) need packed.forget().
+        residual: a tensor of the result's shape, dtype and device that is added before the activation, or
+            None; a skip connection. Kernels read it as they write the result; where a gradient is needed, or
+            within torch.func's transforms, it is added by torch. `packed` is not used then.
+        residual_after_activation: adds the residual behind the activation instead.
 
     Returns:
         (batch, out_channels, out_height, out_width), or without batch as the input.
@@ -90,6 +96,10 @@ def conv2d(
     >>> w = torch.randn(32, 1, 3, 3)
     >>> convx.functional.conv2d(x, w, stride=2, padding=1, groups=32, activation="relu6").shape
     torch.Size([1, 32, 28, 28])
+    >>> same = {"padding": 1, "groups": 32, "activation": "relu"}
+    >>> y = convx.functional.conv2d(x, w, residual=x, **same)
+    >>> bool((y - torch.relu(convx.functional.conv2d(x, w, padding=1, groups=32) + x)).abs().max() < 1e-5)
+    True
     """
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
         if has_torch_function((input, weight, bias)):  # a torch.fx.Proxy, say
@@ -105,6 +115,8 @@ def conv2d(
                 groups,
                 activation=activation,
                 algorithm=algorithm,
+                residual=residual,
+                residual_after_activation=residual_after_activation,
             )
         require_tensors(input=input, weight=weight, bias=bias)
     try:
@@ -117,17 +129,18 @@ def conv2d(
             paddings = padding_2d(padding, weight.shape, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
+        if residual is None:
+            rest: Any = (activation, algorithm, None, packed)
+        else:
+            added = residual if input.dim() != 3 else residual.unsqueeze(0)
+            rest = (activation, algorithm, None, None, added, residual_after_activation)
         if input.dim() != 3:
-            return _eager.conv2d(
-                input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
-            )
+            return _eager.conv2d(input, weight, bias, strides, paddings, dilations, groups, *rest)
         batched = input.unsqueeze(0)
-        return _eager.conv2d(
-            batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, None, packed
-        ).squeeze(0)
+        return _eager.conv2d(batched, weight, bias, strides, paddings, dilations, groups, *rest).squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
-        tensors = {"input": input, "weight": weight, "bias": bias}
+        tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise
@@ -145,6 +158,8 @@ def conv1d(
     activation: str = "none",
     algorithm: str = "auto",
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """1D convolution: conv2d with a height of one.
 
@@ -152,8 +167,8 @@ def conv1d(
         input: (batch, in_channels, width) or (in_channels, width).
         weight: (out_channels, in_channels / groups, filter_width).
         padding: an int, (int,), ((left, right),), "valid" or "same".
-        bias, stride, dilation, groups, activation, algorithm, packed: as in conv2d, stride and dilation being
-        an int or (int,).
+        bias, stride, dilation, groups, activation, algorithm, packed, residual, residual_after_activation: as
+            in conv2d, stride and dilation being an int or (int,), the residual of the result's shape.
 
     Returns:
         (batch, out_channels, out_width), or without batch as the input. Errors as in conv2d.
@@ -178,12 +193,15 @@ def conv1d(
         if groups.__class__ is not int:
             groups = integer("groups", groups)
         rows = input.unsqueeze(-2) if input.dim() == 3 else input.unsqueeze(-2).unsqueeze(0)
-        rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
+        rest: Any = ((1, step), paddings, (1, spread), groups, activation, algorithm, None, packed)
+        if residual is not None:
+            added = residual.unsqueeze(-2) if input.dim() == 3 else residual.unsqueeze(-2).unsqueeze(0)
+            rest = (*rest[:-1], None, added, residual_after_activation)
         output = _eager.conv2d(rows, weight.unsqueeze(-2), bias, *rest).squeeze(-2)
         return output if input.dim() == 3 else output.squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
-        tensors = {"input": input, "weight": weight, "bias": bias}
+        tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise

@@ -55,19 +55,35 @@ _calls = Calls(conv2d, conv2d_input_grad, conv2d_weight_grad)
 
 
 def _save_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32, _ = inputs
-    ctx.save_for_backward(input, weight, bias, output if activation in ("relu", "relu6") else None)
+    input, weight, bias, stride, padding, dilation, groups, activation, algorithm, tf32, *rest = inputs
+    _, residual, scale, after = rest
+    ctx.after = residual is not None and after
+    kept = output if activation in ("relu", "relu6") and not ctx.after else None
+    added = residual if activation != "none" and kept is None and not after else None
+    ctx.save_for_backward(input, weight, bias, kept, added, scale)
     ctx.geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation), groups)
     ctx.activation, ctx.choice = activation, Choice(algorithm, tf32)
 
 
 def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
-    input, weight, bias, output = ctx.saved_tensors
+    input, weight, bias, output, residual, scale = ctx.saved_tensors
+    residual_grad = grad
+    asked = ("none", *ctx.choice.of_gradients())
     if ctx.activation != "none":
         before = None
         if output is None:
-            before = conv2d(input, weight, bias, *ctx.geometry, "none", *ctx.choice.of_gradients())
+            before = conv2d(input, weight, bias, *ctx.geometry, *asked, None, residual, scale)
+            output = before  # relu and relu6 tell the same by either
         grad = activation_grad(ctx.activation, grad, output, before)
+    needs_residual, needs_scale = ctx.needs_input_grad[11:13]
+    if not ctx.after:
+        residual_grad = grad
+    scale_grad = None
+    bias_grad = grad.sum((0, 2, 3)) if scale is not None and ctx.needs_input_grad[2] else None
+    if needs_scale:
+        scale_grad = (grad * conv2d(input, weight, None, *ctx.geometry, *asked)).sum((0, 2, 3))
+    if scale is not None:
+        grad = grad * scale[:, None, None]
     gradients = conv2d_backward(
         _calls,
         ctx.geometry,
@@ -80,7 +96,9 @@ def _conv2d_backward(ctx: Any, grad: Tensor) -> Gradients:
         size_of(weight),
         gives_channels_last(input, weight),
     )
-    return (*gradients, *(None,) * 8)
+    if bias_grad is not None:  # which comes behind the scale
+        gradients = (*gradients[:2], bias_grad)
+    return (*gradients, *(None,) * 8, residual_grad if needs_residual else None, scale_grad, None)
 
 
 def _save_input_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -131,7 +149,7 @@ def derivative(call: Any, save: Any, backward_of: Any) -> Callable[..., Tensor]:
     """The Autograd kernel of an operator: as torch.library.register_autograd makes one, but such that
     torch.func's transforms can be recorded, and that forward mode, for which nothing is registered, is an
     error and no tangent of zeros."""
-    count = len(call._schema.arguments)
+    defaults = [argument.default_value for argument in call._schema.arguments]
 
     class Derivative(torch.autograd.Function):
         @staticmethod
@@ -156,8 +174,8 @@ def derivative(call: Any, save: Any, backward_of: Any) -> Callable[..., Tensor]:
                 "convx.functional has one"
             )
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*inputs):
-            defaults = (None,) * (count - len(inputs))  # which the dispatcher leaves out
-            return Derivative.apply(*inputs, *defaults, keys)  # type: ignore[no-untyped-call, no-any-return]
+            left_out = defaults[len(inputs) :]  # by the dispatcher
+            return Derivative.apply(*inputs, *left_out, keys)  # type: ignore[no-untyped-call, no-any-return]
         with BelowAutograd():
             return call.redispatch(keys, *inputs)  # type: ignore[no-any-return]
 
@@ -194,7 +212,7 @@ def _autocast(device_type: str) -> Callable[..., Tensor]:
                 autocast_cast(input, dtype),
                 autocast_cast(weight, dtype),
                 None if bias is None else autocast_cast(bias, dtype),
-                *rest,
+                *(autocast_cast(each, dtype) if isinstance(each, Tensor) else each for each in rest),
             )
 
     return call

@@ -79,6 +79,19 @@ CONVX_DEVICE void read_residuals(const EpilogueArguments<T>& epilogue, const voi
   }
 }
 
+template <class T, int N, class ChannelOf>
+CONVX_DEVICE void rescale(Accumulator<T> (&row)[N], const EpilogueArguments<T>& epilogue,
+                          const ChannelOf& channel_of) {
+  CONVX_UNROLL
+  for (int i = 0; i < N; ++i) {
+    const int64_t channel = channel_of(i);
+    const Accumulator<T> scale = widen(load<T, 1>(epilogue.scale + channel).element[0]);
+    Accumulator<T> shift = 0;
+    if (epilogue.shift != nullptr) shift = widen(load<T, 1>(epilogue.shift + channel).element[0]);
+    row[i] = multiply_add(row[i], scale, shift);
+  }
+}
+
 // A row of sums, their bias in them already: scale, residual and activation. channel_of(i): of its i-th sum;
 // read(residuals): into an array of as many. What most calls don't have is behind one test that all lanes
 // answer alike.
@@ -92,16 +105,30 @@ CONVX_DEVICE void finish(Accumulator<T> (&row)[N], const EpilogueArguments<T>& e
     for (int i = 0; i < N; ++i) row[i] += Accumulator<T>(widen(residuals[i]));
   };
   if (epilogue.more != 0) {
-    if (epilogue.more & kScale) {
-      CONVX_UNROLL
-      for (int i = 0; i < N; ++i) {
-        const int64_t channel = channel_of(i);
-        const Accumulator<T> scale = widen(load<T, 1>(epilogue.scale + channel).element[0]);
-        Accumulator<T> shift = 0;
-        if (epilogue.shift != nullptr) shift = widen(load<T, 1>(epilogue.shift + channel).element[0]);
-        row[i] = multiply_add(row[i], scale, shift);
-      }
+    if (epilogue.more & kScale) rescale(row, epilogue, channel_of);
+    if (epilogue.more & kResidualBefore) add_residuals();
+  }
+  activate(row, epilogue.activation);
+  if (epilogue.more & kResidualAfter) add_residuals();
+}
+
+// The same in few registers, for kernels that have none left: one residual at a time, by rotating the row.
+// All sums are of one channel; place_of(i): where the i-th is written, null where it is not.
+template <class T, int N, class PlaceOf>
+CONVX_DEVICE void finish_by_turns(Accumulator<T> (&row)[N], const EpilogueArguments<T>& epilogue,
+                                  int64_t channel, const PlaceOf& place_of) {
+  const auto add_residuals = [&] {
+    CONVX_NO_UNROLL
+    for (int turn = 0; turn < N; ++turn) {
+      const T* const place = place_of(turn);
+      Accumulator<T> first = row[0];
+      if (place != nullptr) first += widen(*residual_of(epilogue, place));
+      unrolled<N - 1>([&](auto step) { row[decltype(step)::value] = row[decltype(step)::value + 1]; });
+      row[N - 1] = first;
     }
+  };
+  if (epilogue.more != 0) {
+    if (epilogue.more & kScale) rescale(row, epilogue, [&](int) { return channel; });
     if (epilogue.more & kResidualBefore) add_residuals();
   }
   activate(row, epilogue.activation);

@@ -102,13 +102,20 @@ struct Ending {
   explicit Ending(const EpilogueArguments<void>& a)
       : residual_distance(a.residual_distance), more(a.more), activation(a.activation) {}
 
+  CONVX_INLINE bool adds() const { return (more & (kResidualBefore | kResidualAfter)) != 0; }
+
   template <int L>
   CONVX_INLINE Simd<Accumulator<T>, L> operator()(Simd<Accumulator<T>, L> value, const T* place,
                                                   int64_t count = L, int64_t step = 1) const {
-    if ((more & (kResidualBefore | kResidualAfter)) == 0) {
-      return activate<Accumulator<T>, L>(value, activation);
-    }
-    const auto residuals = load_residuals<T, L>(place, residual_distance, count, step);
+    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
+    return with<L>(value, load_residuals<T, L>(place, residual_distance, count, step));
+  }
+
+  // residuals: not read where it adds none.
+  template <int L>
+  CONVX_INLINE Simd<Accumulator<T>, L> with(Simd<Accumulator<T>, L> value,
+                                            Simd<Accumulator<T>, L> residuals) const {
+    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
     if (more & kResidualBefore) return activate<Accumulator<T>, L>(value + residuals, activation);
     return activate<Accumulator<T>, L>(value, activation) + residuals;
   }

@@ -30,6 +30,13 @@ struct Epilogue {
   bool operator==(const Epilogue& other) const { return bits() == other.bits(); }
 };
 
+// Equal ones are equal then: without an activation a residual is added before it as well.
+inline void normalize(Epilogue& epilogue) {
+  if (!epilogue.has_residual || epilogue.activation == Activation::none) {
+    epilogue.residual_after_activation = false;
+  }
+}
+
 const char* to_string(Activation value);
 Activation parse_activation(const std::string& name);  // throws InvalidArgument listing what is supported
 std::string describe(const Epilogue& epilogue);        // ", bias, relu"; "" for none

@@ -198,11 +198,7 @@ void validate_and_size(ConvProblem& problem) {
   require_countable("input", {p.batch, p.in_channels, p.in_height, p.in_width});
   require_countable("weight", {p.out_channels, p.in_channels_per_group(), p.filter_height, p.filter_width});
   require_countable("output", {p.batch, p.out_channels, p.out_height, p.out_width});
-  // Where there is no activation, a residual is added before it as well.
-  Epilogue& epilogue = p.epilogue;
-  if (!epilogue.has_residual || epilogue.activation == Activation::none) {
-    epilogue.residual_after_activation = false;
-  }
+  normalize(p.epilogue);
   // One pixel or one channel on both sides: the memory is the same in either layout, and so is the problem.
   if ((p.in_channels == 1 || p.in_height * p.in_width == 1) &&
       (p.out_channels == 1 || p.out_height * p.out_width == 1)) {

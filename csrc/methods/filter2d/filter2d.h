@@ -34,8 +34,8 @@ Plan plan_filter(const FilterProblem& problem, const DeviceTraits& device, const
 struct FilterPointers {
   const void* images = nullptr;
   const void* filters = nullptr;
-  const void* bias = nullptr;  // null without
   void* result = nullptr;
+  EpiloguePointers epilogue;  // bias and scale of the filters' type
 };
 
 void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const FilterPointers& pointers,

@@ -54,7 +54,7 @@ void launch_filter_gpu(const Plan& plan, const FilterProblem& problem, const Fil
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
   FilterPointers filter;
   filter.images = pointers.input, filter.filters = pointers.weight;
-  filter.bias = pointers.bias, filter.result = pointers.result;
+  filter.epilogue = pointers.epilogue, filter.result = pointers.result;
   launch_filter_gpu(plan, filter_problem(problem), filter, stream);
 }
 

@@ -92,8 +92,7 @@ std::string describe(const FilterProblem& p) {
 FilterProblem filter_problem(const ConvProblem& p) {
   FilterProblem filter;
   filter.dtype = image_type(p.dtype);
-  filter.activation = p.activation;
-  filter.has_bias = p.has_bias;
+  filter.epilogue = p.epilogue;
   filter.images = p.batch, filter.height = p.in_height, filter.width = p.in_width;
   filter.filters = p.out_channels;
   filter.filter_height = p.filter_height, filter.filter_width = p.filter_width;

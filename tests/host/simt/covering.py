@@ -181,7 +181,7 @@ def line(problem: Problem, operation: str, layout: str, device: str, order: str)
 
 
 def epilogue_items(text: str) -> dict[str, Any]:
-    """What "scale bias residual relu" asks of the drivers; a residual behind the activation comes after it."""
+    """What "scale bias residual relu" asks of the drivers; a residual is before relu or behind it."""
     words = text.split()
     operands = [word for word in words if word in ("bias", "scale", "residual")]
     items: dict[str, Any] = {name: int(name in operands) for name in ("bias", "scale")}

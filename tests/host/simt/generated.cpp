@@ -28,6 +28,8 @@ struct Kernel {
      kernel##_parts::kernel(static_cast<const Element*>(pointers.input),               \
                             static_cast<const Element*>(pointers.weight),              \
                             static_cast<const Element*>(pointers.epilogue.bias),       \
+                            static_cast<const Element*>(pointers.epilogue.scale),      \
+                            static_cast<const Element*>(pointers.epilogue.residual),   \
                             static_cast<Element*>(pointers.result), batch);            \
    }},
 const Kernel kKernels[] = {CONVX_GENERATED_LIST(CONVX_KERNEL_ENTRY)};

@@ -120,16 +120,10 @@ plane_kernel(Arguments<T> a) {
     }
     const int planes_here = elements_of(step) / kPlane;
     const auto finish_row = [&](int o) {
-      finish(
-          sum[o], a.epilogue, [&](int) { return channel; },
-          [&](T(&residuals)[kSize]) {
-            const T* const row = a.result + first_plane(step) * kPlane + corner + o * row_step;
-            CONVX_UNROLL
-            for (int v = 0; v < kSize; ++v) {
-              residuals[v] = T{};
-              if (plane < planes_here) residuals[v] = *residual_of(a.epilogue, row + v * column_step);
-            }
-          });
+      finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
+        if (plane >= planes_here) return nullptr;
+        return a.result + first_plane(step) * kPlane + (corner + o * row_step + v * column_step);
+      });
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) origin[o * row_step + v * column_step] = narrow<T>(sum[o][v]);
     };

@@ -207,17 +207,9 @@ plane_split_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
       if (row + o < 0 || row + o >= a.result_height) continue;
-      finish(
-          sum[o], a.epilogue,
-          [&](int) { return a.channels.remainder(static_cast<uint32_t>(first_plane + plane)); },
-          [&](T(&residuals)[kResults]) {
-            CONVX_UNROLL
-            for (int v = 0; v < kResults; ++v) {
-              const T* const place = result_begin + (at + o * a.result_width + v);
-              residuals[v] = T{};
-              if (own(v)) residuals[v] = *residual_of(a.epilogue, place);
-            }
-          });
+      finish_by_turns(
+          sum[o], a.epilogue, a.channels.remainder(static_cast<uint32_t>(first_plane + plane)),
+          [&](int v) -> const T* { return own(v) ? result_begin + (at + o * a.result_width + v) : nullptr; });
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) {
         if (own(v)) to[o * a.result_width + v] = narrow<T>(sum[o][v]);

@@ -11,7 +11,7 @@ void launch_filter_cpu(const Plan& plan, const FilterProblem& problem, const Fil
   job.reuse = static_cast<Reuse>(plan["reuse"]);
   job.images = pointers.images;
   job.filters = pointers.filters;
-  job.bias = pointers.bias;
+  job.epilogue = epilogue_arguments<void>(problem.epilogue, pointers.epilogue, pointers.result);
   job.result = pointers.result;
   job.threads = pool.threads;
   switch (isa) {
@@ -27,7 +27,7 @@ void launch_filter_cpu(const Plan& plan, const FilterProblem& problem, const Fil
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                 const ThreadPool& pool, CpuIsa isa) {
   launch_filter_cpu(plan, filter_problem(problem),
-                    {pointers.input, pointers.weight, pointers.bias, pointers.result}, pool, isa);
+                    {pointers.input, pointers.weight, pointers.result, pointers.epilogue}, pool, isa);
 }
 
 }  // namespace convx::filter2d
