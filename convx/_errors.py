@@ -112,6 +112,20 @@ def require_strided(name: str, tensor: Tensor) -> None:
         )
 
 
+def require_residual(residual: Tensor, output: Tensor) -> None:
+    """Refuses a residual that is not like the convolution's output."""
+    if residual.shape != output.shape:
+        raise InvalidArgument(
+            f"residual must have the shape of the output, {shape(output.shape)}, got "
+            f"{shape(residual.shape)}; check the sizes, stride, padding and dilation"
+        )
+    if residual.dtype != output.dtype or residual.device != output.device:
+        raise InvalidArgument(
+            f"residual must have the dtype and device of the output ({dtype_name(output.dtype)}, "
+            f"{output.device}), got {dtype_name(residual.dtype)} on {residual.device}; convert it with .to()"
+        )
+
+
 def blame(
     error: Exception, tensors: Mapping[str, object], integers: Mapping[str, object], **names: object
 ) -> None:

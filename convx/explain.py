@@ -21,7 +21,7 @@ from convx._errors import (
 )
 from convx.images.functional import described, filter_dtype
 from convx.images.layers import FilterLayer
-from convx.operators.checks import check_bias, check_dtype
+from convx.operators.checks import check_dtype, check_per_channel
 
 __all__ = ["Explanation", "Row", "explain", "explain_filter2d"]
 
@@ -244,7 +244,7 @@ def _explain_call(
     require_strided("weight", weight)
     check_dtype("input", input)
     if bias is not None:
-        check_bias(bias, weight.size(0))
+        check_per_channel("bias", bias, weight.size(0))
     if weight.dim() == 3:
         step, spread = single("stride", stride), single("dilation", dilation)
         strides, dilations = (1, step), (1, spread)

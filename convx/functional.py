@@ -48,6 +48,8 @@ def conv2d(
     activation: str = "none",
     algorithm: str = "auto",
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """2D convolution.
 
@@ -72,6 +74,10 @@ def conv2d(
             not change and no gradient is needed, and remembers which calls are native's, which torch then
             serves straight away. convx.nn.Conv2d has one of its own. One object for each weight. Writes that
             the weight's version counter does not see (weight.data) need packed.forget().
+        residual: a tensor of the result's shape, dtype and device that is added before the activation, or
+            None; a skip connection. Kernels read it as they write the result; where a gradient is needed, or
+            within torch.func's transforms, it is added by torch. `packed` is not used with a residual.
+        residual_after_activation: adds the residual behind the activation instead.
 
     Returns:
         (batch, out_channels, out_height, out_width), or without batch as the input.
@@ -90,6 +96,10 @@ def conv2d(
     >>> w = torch.randn(32, 1, 3, 3)
     >>> convx.functional.conv2d(x, w, stride=2, padding=1, groups=32, activation="relu6").shape
     torch.Size([1, 32, 28, 28])
+    >>> same = {"padding": 1, "groups": 32, "activation": "relu"}
+    >>> y = convx.functional.conv2d(x, w, residual=x, **same)
+    >>> bool((y - torch.relu(convx.functional.conv2d(x, w, padding=1, groups=32) + x)).abs().max() < 1e-5)
+    True
     """
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
         if has_torch_function((input, weight, bias)):  # a torch.fx.Proxy, say
@@ -105,6 +115,8 @@ def conv2d(
                 groups,
                 activation=activation,
                 algorithm=algorithm,
+                residual=residual,
+                residual_after_activation=residual_after_activation,
             )
         require_tensors(input=input, weight=weight, bias=bias)
     try:
@@ -117,17 +129,15 @@ def conv2d(
             paddings = padding_2d(padding, weight.shape, strides, dilations)
         if groups.__class__ is not int:
             groups = integer("groups", groups)
+        rest = (strides, paddings, dilations, groups, activation, algorithm, packed)
         if input.dim() != 3:
-            return dispatch.convolve(
-                input, weight, bias, strides, paddings, dilations, groups, activation, algorithm, packed
-            )
-        batched = input.unsqueeze(0)
-        return dispatch.convolve(
-            batched, weight, bias, strides, paddings, dilations, groups, activation, algorithm, packed
-        ).squeeze(0)
+            return dispatch.convolve(input, weight, bias, *rest, residual, residual_after_activation)
+        added = None if residual is None else residual.unsqueeze(0)
+        output = dispatch.convolve(input.unsqueeze(0), weight, bias, *rest, added, residual_after_activation)
+        return output.squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
-        tensors = {"input": input, "weight": weight, "bias": bias}
+        tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise
@@ -145,6 +155,8 @@ def conv1d(
     activation: str = "none",
     algorithm: str = "auto",
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """1D convolution: conv2d with a height of one.
 
@@ -152,8 +164,8 @@ def conv1d(
         input: (batch, in_channels, width) or (in_channels, width).
         weight: (out_channels, in_channels / groups, filter_width).
         padding: an int, (int,), ((left, right),), "valid" or "same".
-        bias, stride, dilation, groups, activation, algorithm, packed: as in conv2d, stride and dilation being
-        an int or (int,).
+        bias, stride, dilation, groups, activation, algorithm, packed, residual, residual_after_activation: as
+            in conv2d, stride and dilation being an int or (int,), the residual of the result's shape.
 
     Returns:
         (batch, out_channels, out_width), or without batch as the input. Errors as in conv2d.
@@ -179,11 +191,13 @@ def conv1d(
             groups = integer("groups", groups)
         rest = ((1, step), paddings, (1, spread), groups, activation, algorithm, packed)
         if input.dim() == 3:
-            return dispatch.convolve(input, weight, bias, *rest)
-        return dispatch.convolve(input.unsqueeze(0), weight, bias, *rest).squeeze(0)
+            return dispatch.convolve(input, weight, bias, *rest, residual, residual_after_activation)
+        added = None if residual is None else residual.unsqueeze(0)
+        output = dispatch.convolve(input.unsqueeze(0), weight, bias, *rest, added, residual_after_activation)
+        return output.squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
         _require_packed(packed)
-        tensors = {"input": input, "weight": weight, "bias": bias}
+        tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
         raise

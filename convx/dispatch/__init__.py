@@ -23,6 +23,7 @@ from torch.compiler import is_compiling
 
 from convx import _libraries, operators
 from convx._arguments import PRODUCTS, Four, Pair, tf32_setting
+from convx._errors import require_residual
 from convx.dispatch.packed import PackedFilters
 from convx.dispatch.situation import Situation, situation
 from convx.operators import DECLARED, autocast
@@ -47,12 +48,16 @@ def convolve(
     activation: str,
     algorithm: str,
     packed: PackedFilters | None = None,
+    residual: Tensor | None = None,
+    residual_after_activation: bool = False,
 ) -> Tensor:
     """A convolution of images, or of rows where neither weight nor input has a height.
 
     packed: where the caller keeps its filters in the order that kernels read.
     """
     arguments = (input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
+    if residual is not None:
+        return _with_residual(residual, residual_after_activation, *arguments)
     if _front is not None and packed is None and not is_compiling():
         result: Tensor | None = _front.conv2d(*arguments)
         if result is not None:
@@ -73,6 +78,28 @@ def _images(packed: PackedFilters | None, *arguments: Any) -> Tensor:
         return _conv2d(where, *arguments)  # autocast casts the weight to a copy of this call's own
     with BelowAutograd():
         return operators.conv2d(*arguments, packed.of(*arguments))  # type: ignore[no-any-return]
+
+
+def _with_residual(residual: Tensor, after: bool, *arguments: Any) -> Tensor:
+    """Fused by the operator; in parts where eager code needs gradients, whose formulas are theirs then."""
+    input, weight, bias, *rest, activation, algorithm = arguments
+    where = situation(input, weight, bias, residual)
+    if where is Situation.PLAIN or where is Situation.RECORDED:
+        rows = weight.dim() == 3
+        if rows:
+            input, weight, residual = (each.unsqueeze(-2) for each in (input, weight, residual))
+        fused = (input, weight, bias, *rest, activation, algorithm, tf32_of(where, input))
+        output = _go(where, "conv2d", (*fused, None, residual, None, after))
+        return output.squeeze(-2) if rows else output
+    parts: Any = (input, weight, bias, *rest, activation if after else "none", algorithm)
+    output = convolve(*parts)
+    if autocast.is_on(input.device.type):
+        residual = autocast.cast(residual, output.dtype)
+    require_residual(residual, output)
+    output = output + residual
+    if after or activation == "none":
+        return output
+    return getattr(torch.nn.functional, activation)(output)  # type: ignore[no-any-return]
 
 
 def tf32_of(where: Situation, input: Tensor) -> int:

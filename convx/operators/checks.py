@@ -27,10 +27,12 @@ def check_image(name: str, tensor: Tensor) -> None:
     check_dtype(name, tensor)
 
 
-def check_bias(bias: Tensor, out_channels: Any) -> None:
-    message = f"bias must have shape ({out_channels},), one value per output channel, got {shape(bias.shape)}"
-    check(bias.dim() == 1, message)
-    check(bias.size(0) == out_channels, message)
+def check_per_channel(name: str, tensor: Tensor, out_channels: Any) -> None:
+    message = (
+        f"{name} must have shape ({out_channels},), one value per output channel, got {shape(tensor.shape)}"
+    )
+    check(tensor.dim() == 1, message)
+    check(tensor.size(0) == out_channels, message)
 
 
 def check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
@@ -128,12 +130,12 @@ def empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:
     return torch.empty(size, dtype=first.dtype, device=first.device, memory_format=memory_format)
 
 
-def check_output_grad(output_grad: Tensor, size: Sequence[Any]) -> None:
-    for given, wanted in zip(output_grad.shape, size, strict=True):
+def check_output_shape(name: str, tensor: Tensor, size: Sequence[Any]) -> None:
+    for given, wanted in zip(tensor.shape, size, strict=True):
         check(
             given == wanted,
-            f"output_grad must have the shape of the output, {shape(size)}, got "
-            f"{shape(output_grad.shape)}; check "
+            f"{name} must have the shape of the output, {shape(size)}, got "
+            f"{shape(tensor.shape)}; check "
             f"the sizes, stride, padding and dilation",
         )
 

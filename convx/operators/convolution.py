@@ -31,9 +31,14 @@ def _fake(a: Any) -> Tensor:
     checks.check_image("weight", a.weight)
     checks.check_like("weight", a.weight, "input", a.input)
     size = checks.check_geometry(a.input.shape, a.weight.shape, a.stride, a.padding, a.dilation, a.groups)
-    if a.bias is not None:
-        checks.check_like("bias", a.bias, "input", a.input)
-        checks.check_bias(a.bias, size[1])
+    for name, values in (("bias", a.bias), ("scale", a.scale)):
+        if values is not None:
+            checks.check_like(name, values, "input", a.input)
+            checks.check_per_channel(name, values, size[1])
+    if a.residual is not None:
+        checks.check_image("residual", a.residual)
+        checks.check_like("residual", a.residual, "input", a.input)
+        checks.check_output_shape("residual", a.residual, size)
     check(
         a.activation in ACTIVATIONS,
         f"activation must be one of {', '.join(ACTIVATIONS)}; got '{a.activation}'",
@@ -66,42 +71,54 @@ def _activation_grad(activation: str, grad: Tensor, output: Tensor | None, befor
 
 
 def _saves(a: Any, output: Tensor, needs: Any) -> Mapping[str, Tensor | None]:
-    again = a.activation != "none" and a.activation not in FROM_OUTPUT  # what the activation was given
+    after = a.residual is not None and a.residual_after_activation
+    from_output = a.activation in FROM_OUTPUT and not after
+    again = a.activation != "none" and not from_output  # what the activation was given
     return {
-        "input": a.input if needs.weight or again else None,
-        "weight": a.weight if needs.input or again else None,
+        "input": a.input if needs.weight or needs.scale or again else None,
+        "weight": a.weight if needs.input or needs.scale or again else None,
         "bias": a.bias if again else None,
-        "output": output if a.activation in FROM_OUTPUT else None,
+        "scale": a.scale if needs.input or needs.weight or again else None,
+        "residual": a.residual if again and not after else None,
+        "output": output if from_output else None,
     }
 
 
 def _backward(calls: Any, a: Any, needs: Any, grad: Tensor, facts: Facts) -> Gradients:
-    asked, shared = choice_of_gradients(a), geometry(a)
+    algorithm, tf32 = choice_of_gradients(a)
+    asked, shared = (algorithm, tf32), geometry(a)
+    plain = a._replace(activation="none", algorithm=algorithm, tf32=tf32, packed_weight=None)
+    found: dict[str, Tensor | None] = {}
+    after = "residual" in facts.sizes and a.residual_after_activation
+    if needs.residual and after:
+        found["residual"] = grad
     if a.activation != "none":
-        before = None
-        if facts.output is None:
-            algorithm, tf32 = asked
-            before = calls.conv2d(
-                *a._replace(activation="none", algorithm=algorithm, tf32=tf32, packed_weight=None)
-            )
-        grad = _activation_grad(a.activation, grad, facts.output, before)
+        before = None if facts.output is not None else calls.conv2d(*plain)  # without the residual after it
+        output = before if facts.output is None else facts.output  # relu and relu6 tell the same by either
+        grad = _activation_grad(a.activation, grad, output, before)
+    if needs.residual and not after:
+        found["residual"] = grad
     # In the layout of the result, once for both gradients, which have the layout that their operands suggest.
     if not facts.output_is_channels_last:
         grad = grad.contiguous()
     elif not is_channels_last(grad):
         grad = grad.clone(memory_format=torch.channels_last)
-    found: dict[str, Tensor | None] = {}
+    if needs.bias:
+        found["bias"] = grad.sum((0, 2, 3))
+    if needs.scale:
+        sums = calls.conv2d(*plain._replace(bias=None, scale=None, residual=None))
+        found["scale"] = (grad * sums).sum((0, 2, 3))
+    if a.scale is not None:
+        grad = grad * a.scale[:, None, None]
     if needs.input:
         found["input"] = calls.conv2d_input_grad(grad, a.weight, facts.sizes["input"], *shared, *asked)
     if needs.weight:
         found["weight"] = calls.conv2d_weight_grad(a.input, grad, facts.sizes["weight"], *shared, *asked)
-    if needs.bias:
-        found["bias"] = grad.sum((0, 2, 3))
     return found
 
 
 def _tangent(calls: Any, a: Any, tangents: Any, facts: Facts) -> Tensor | None:
-    """Of a call without activation."""
+    """Of a call that sums, with a bias at most: what may come behind is torch's there (convx.dispatch)."""
     algorithm, tf32 = choice_of_gradients(a)
     sums = a._replace(bias=None, algorithm=algorithm, tf32=tf32)
     tangent = linear_tangent(calls.conv2d, sums, tangents, "input", "weight")
@@ -113,8 +130,14 @@ def _tangent(calls: Any, a: Any, tangents: Any, facts: Facts) -> Tensor | None:
 
 def _vmap(call: Callable[..., Tensor], copies: int, dimensions: Any, a: Any) -> tuple[Tensor, int]:
     a = a._replace(packed_weight=None)  # filters packed for one copy don't serve all
-    if dimensions.input is not None and dimensions.weight is None and dimensions.bias is None:
-        output = call(*a._replace(input=into_batch(a.input, dimensions.input)))
+    if dimensions.input is not None and all(
+        each is None for each in (dimensions.weight, dimensions.bias, dimensions.scale)
+    ):
+        residual, dimension = a.residual, dimensions.residual
+        if residual is not None:
+            residual = residual.expand(copies, *residual.shape) if dimension is None else residual
+            residual = into_batch(residual, dimension or 0)
+        output = call(*a._replace(input=into_batch(a.input, dimensions.input), residual=residual))
         return output.unflatten(0, (copies, output.size(0) // copies)), 0
     # One input read by every copy's filters is a wider dense convolution; anything else is more groups.
     shared = dimensions.input is None and a.groups == 1
@@ -122,6 +145,8 @@ def _vmap(call: Callable[..., Tensor], copies: int, dimensions: Any, a: Any) -> 
         input=a.input if shared else into_channels(a.input, dimensions.input, copies),
         weight=into_filters(a.weight, dimensions.weight, copies),
         bias=None if a.bias is None else into_filters(a.bias, dimensions.bias, copies),
+        scale=None if a.scale is None else into_filters(a.scale, dimensions.scale, copies),
+        residual=None if a.residual is None else into_channels(a.residual, dimensions.residual, copies),
         groups=1 if shared else a.groups * copies,
     )
     output = call(*joined)

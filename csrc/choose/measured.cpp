@@ -118,7 +118,7 @@ Measured depthwise_time(const std::string& algorithm, const ConvProblem& problem
   const Curve* curve = find_curve(*found, algorithm, problem);
   if (curve == nullptr) return {};
   ConvProblem plain = problem;
-  plain.has_bias = false;
+  plain.epilogue = {};
   // Also for machines that were not measured: what a shape does to a kernel, whole tiles or not, aligned
   // planes or not, it does there too.
   const auto [nearest, correction] = found->layers.around(problem, curve->first, curve->count);

@@ -62,8 +62,8 @@ Step step(const Prepared& prepared, ConvProblem problem, Operation operation, co
           const DeviceTraits& device) {
   problem.operation = operation;
   if (operation != Operation::forward) {
-    problem.has_bias = problem.packs_each_call = false;
-    problem.activation = Activation::none;
+    problem.packs_each_call = false;
+    problem.epilogue = {};
   }
   Step made;
   made.problem = problem;
@@ -173,8 +173,8 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   ConvProblem p;
   p.dtype = *dtype;
   p.layout = made->channels_last ? Layout::nhwc : Layout::nchw;
-  p.activation = made->activation;
-  p.has_bias = bias.has_value();
+  p.epilogue.activation = made->activation;
+  p.epilogue.has_bias = bias.has_value();
   p.packs_each_call = packs_each_call;
   try {
     set_tf32(p, *tf32);
@@ -249,7 +249,7 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   Pointers pointers;
   pointers.input = images.const_data_ptr();
   pointers.weight = filters.const_data_ptr();
-  pointers.bias = bias ? sums.const_data_ptr() : nullptr;
+  pointers.epilogue.bias = bias ? sums.const_data_ptr() : nullptr;
   pointers.result = result.mutable_data_ptr();
   launch(prepared, prepared.forward, pointers, images, packed);
   return result;

@@ -9,7 +9,8 @@ namespace {
 
 using Ints = at::IntArrayRef;
 using Forward = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&, Ints, Ints, Ints, int64_t,
-                       std::string_view, std::string_view, int64_t, const std::optional<Tensor>&);
+                       std::string_view, std::string_view, int64_t, const std::optional<Tensor>&,
+                       const std::optional<Tensor>&, const std::optional<Tensor>&, bool);
 using Gradient = Tensor(const Tensor&, const Tensor&, c10::SymIntArrayRef, Ints, Ints, Ints, int64_t,
                         std::string_view, int64_t);
 
@@ -51,7 +52,8 @@ Tensor conv2d(const Prepared& prepared, const Tensor& input, const Tensor& weigh
   static const auto operation = find<Forward>("convx::conv2d");
   const Geometry& g = prepared.geometry;
   return operation.call(input, weight, bias, g.stride, g.padding, g.dilation, g.groups,
-                        to_string(prepared.activation), prepared.algorithm, prepared.tf32, std::nullopt);
+                        to_string(prepared.activation), prepared.algorithm, prepared.tf32, std::nullopt,
+                        std::nullopt, std::nullopt, false);
 }
 
 Tensor conv2d_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight) {

@@ -1,9 +1,9 @@
-// The forward epilogue of kernels for CPUs: bias, then activation, of vectors of accumulators.
+// The forward epilogue of kernels for CPUs, of vectors of accumulators.
 #pragma once
 #include <cmath>
 
+#include "methods/epilogue.h"
 #include "platform/cpu/simd.h"
-#include "problem/problem.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
@@ -74,16 +74,110 @@ CONVX_INLINE Simd<A, L> activate(Simd<A, L> value, Activation activation) {
   }
 }
 
-// Bias and activation of one channel.
-template <class A>
-struct Epilogue {
-  A bias;
+// Where the residual of the result at `place` is.
+template <class T>
+CONVX_INLINE const T* residual_of(const T* place, int64_t distance) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(place) + distance);
+}
+
+// The residuals of results at `place`, `step` elements apart, the first `count` of the lanes.
+template <class T, int L>
+CONVX_INLINE Simd<Accumulator<T>, L> load_residuals(const T* place, int64_t distance, int64_t count,
+                                                    int64_t step) {
+  using V = Simd<Accumulator<T>, L>;
+  const T* const residuals = residual_of(place, distance);
+  if (step == 1 && count >= L) return load<L>(residuals);
+  V value{};
+  for (int64_t lane = 0; lane < count && lane < L; ++lane) value[lane] = widen(residuals[lane * step]);
+  return value;
+}
+
+// What follows scale and bias, of results at `place`: residual and activation. Of the lanes, the first
+// `count` exist, `step` elements apart in memory.
+template <class T>
+struct Ending {
+  int64_t residual_distance;
+  uint32_t more;
   Activation activation;
+  explicit Ending(const EpilogueArguments<void>& a)
+      : residual_distance(a.residual_distance), more(a.more), activation(a.activation) {}
+
+  CONVX_INLINE bool adds() const { return (more & (kResidualBefore | kResidualAfter)) != 0; }
+
   template <int L>
-  CONVX_INLINE Simd<A, L> operator()(Simd<A, L> value) const {
-    return activate<A, L>(value + bias, activation);
+  CONVX_INLINE Simd<Accumulator<T>, L> operator()(Simd<Accumulator<T>, L> value, const T* place,
+                                                  int64_t count = L, int64_t step = 1) const {
+    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
+    return with<L>(value, load_residuals<T, L>(place, residual_distance, count, step));
+  }
+
+  // residuals: not read where it adds none.
+  template <int L>
+  CONVX_INLINE Simd<Accumulator<T>, L> with(Simd<Accumulator<T>, L> value,
+                                            Simd<Accumulator<T>, L> residuals) const {
+    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
+    if (more & kResidualBefore) return activate<Accumulator<T>, L>(value + residuals, activation);
+    return activate<Accumulator<T>, L>(value, activation) + residuals;
   }
 };
+
+// The epilogue of one channel.
+template <class T>
+struct ChannelEpilogue {
+  using A = Accumulator<T>;
+  A scale, bias;
+  Ending<T> ending;
+
+  // begun: the sums began with their bias.
+  ChannelEpilogue(const EpilogueArguments<void>& a, int64_t channel, bool begun = false)
+      : scale(parameter(a.scale, channel, A(1))),
+        bias(parameter(begun || a.scale != nullptr ? a.shift : a.bias, channel, A(0))),
+        ending(a) {}
+
+  static A parameter(const void* values, int64_t channel, A otherwise) {
+    return values != nullptr ? A(widen(static_cast<const T*>(values)[channel])) : otherwise;
+  }
+  template <int L>
+  CONVX_INLINE Simd<A, L> operator()(Simd<A, L> value, const T* place, int64_t count = L,
+                                     int64_t step = 1) const {
+    return ending.template operator()<L>(value * scale + bias, place, count, step);
+  }
+};
+
+// The epilogue of L neighbouring channels from `channel` on, a lane each, of which the first `count` exist.
+template <class T, int L>
+struct LaneEpilogue {
+  using A = Accumulator<T>;
+  using V = Simd<A, L>;
+  V scale = broadcast<V>(A(1)), bias{};
+  Ending<T> ending;
+
+  LaneEpilogue(const EpilogueArguments<void>& a, int64_t channel, int64_t count) : ending(a) {
+    for (int64_t lane = 0; lane < count; ++lane) {
+      const ChannelEpilogue<T> own(a, channel + lane);
+      scale[lane] = own.scale, bias[lane] = own.bias;
+    }
+  }
+  CONVX_INLINE V scaled(V value) const { return value * scale + bias; }
+  CONVX_INLINE V operator()(V value, const T* place, int64_t count = L) const {
+    return ending.template operator()<L>(scaled(value), place, count);
+  }
+};
+
+// L neighbouring channels from `channel` on, all of which exist: what their sums begin with, and the scale
+// that comes later.
+template <class T, int L>
+CONVX_INLINE Simd<Accumulator<T>, L> begin_of(const EpilogueArguments<void>& a, int64_t channel) {
+  using V = Simd<Accumulator<T>, L>;
+  return a.bias != nullptr ? load<L>(static_cast<const T*>(a.bias) + channel) : V{};
+}
+template <class T, int L>
+CONVX_INLINE Simd<Accumulator<T>, L> rescaled(Simd<Accumulator<T>, L> value, const EpilogueArguments<void>& a,
+                                              int64_t channel) {
+  if (a.scale == nullptr) return value;
+  value *= load<L>(static_cast<const T*>(a.scale) + channel);
+  return a.shift != nullptr ? value + load<L>(static_cast<const T*>(a.shift) + channel) : value;
+}
 
 }  // namespace CONVX_SIMD_NAMESPACE
 }  // namespace convx

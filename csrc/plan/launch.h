@@ -8,14 +8,21 @@
 
 namespace convx {
 
-// forward reads input, weight and bias (null without) and writes result, and so do filterings; input_grad
+// The operands of the problem's epilogue, those that it has; null without. A residual's address is that of
+// the result modulo 16 bytes, so that it can be read as the result is written.
+struct EpiloguePointers {
+  const void* bias = nullptr;
+  const void* scale = nullptr;
+  const void* residual = nullptr;
+};
+
+// forward reads input, weight and the epilogue's operands and writes result, and so do filterings; input_grad
 // reads output_grad and weight; weight_grad reads input and output_grad. weight is always (out_channels,
-// in_channels / groups, filter_height, filter_width), contiguous, and so is the weight gradient. bias has the
-// dtype of the input.
+// in_channels / groups, filter_height, filter_width), contiguous, and so is the weight gradient.
 struct Pointers {
   const void* input = nullptr;
   const void* weight = nullptr;
-  const void* bias = nullptr;
+  EpiloguePointers epilogue;
   const void* output_grad = nullptr;
   void* result = nullptr;
   // The filters in plan.packing's order, where it names one; 256-byte aligned.

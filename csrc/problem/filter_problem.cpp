@@ -45,9 +45,9 @@ double FilterProblem::flops() const {
 }
 
 bool FilterProblem::operator==(const FilterProblem& other) const {
-  return dtype == other.dtype && border == other.border && activation == other.activation &&
-         has_bias == other.has_bias && images == other.images && height == other.height &&
-         width == other.width && filters == other.filters && filter_height == other.filter_height &&
+  return dtype == other.dtype && border == other.border && epilogue == other.epilogue &&
+         images == other.images && height == other.height && width == other.width &&
+         filters == other.filters && filter_height == other.filter_height &&
          filter_width == other.filter_width && out_height == other.out_height &&
          out_width == other.out_width && stride_h == other.stride_h && stride_w == other.stride_w &&
          dilation_h == other.dilation_h && dilation_w == other.dilation_w &&
@@ -55,8 +55,8 @@ bool FilterProblem::operator==(const FilterProblem& other) const {
 }
 
 size_t FilterProblem::hash() const {
-  const uint64_t kinds = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(border) << 8 |
-                         static_cast<uint64_t>(activation) << 16 | static_cast<uint64_t>(has_bias) << 24;
+  const uint64_t kinds =
+      static_cast<uint64_t>(dtype) | static_cast<uint64_t>(border) << 8 | epilogue.bits() << 16;
   return hash_of(kinds, {images, height, width, filters, filter_height, filter_width, out_height, out_width,
                          stride_h, stride_w, dilation_h, dilation_w, padding_top, padding_left});
 }
@@ -136,16 +136,13 @@ std::string describe(const FilterProblem& p) {
     text += ", padding " + pair(p.padding_top, p.padding_left);
   }
   if (p.dilation_h != 1 || p.dilation_w != 1) text += ", dilation " + pair(p.dilation_h, p.dilation_w);
-  if (p.has_bias) text += ", bias";
-  if (p.activation != Activation::none) text += std::string(", ") + to_string(p.activation);
-  return text;
+  return text + describe(p.epilogue);
 }
 
 FilterProblem filter_problem(const ConvProblem& p) {
   FilterProblem filter;
   filter.dtype = image_type(p.dtype);
-  filter.activation = p.activation;
-  filter.has_bias = p.has_bias;
+  filter.epilogue = p.epilogue;
   filter.images = p.batch, filter.height = p.in_height, filter.width = p.in_width;
   filter.filters = p.out_channels;
   filter.filter_height = p.filter_height, filter.filter_width = p.filter_width;

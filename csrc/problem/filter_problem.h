@@ -15,7 +15,7 @@ enum class Border : uint8_t { zero, replicate, reflect, wrap };
 // results that are rounded to nearest even and saturated (NaN becomes 0).
 enum class ImageType : uint8_t { float32, float64, float16, bfloat16, uint8 };
 
-// result[n][f][y][x] = activation(bias[f] + sum over r, s of
+// result[n][f][y][x] = epilogue(sum over r, s of
 //     filters[f][r][s] * images[n][y * stride_h - padding_top + r * dilation_h]
 //                              [x * stride_w - padding_left + s * dilation_w])
 // for dense images (images, height, width), filters (filters, filter_height, filter_width) and result
@@ -23,8 +23,7 @@ enum class ImageType : uint8_t { float32, float64, float16, bfloat16, uint8 };
 struct FilterProblem {
   ImageType dtype = ImageType::float32;
   Border border = Border::zero;
-  Activation activation = Activation::none;
-  bool has_bias = false;
+  Epilogue epilogue;  // a convolution's; of uint8 images neither scale nor residual
   int64_t images = 0, height = 0, width = 0;
   int64_t filters = 1, filter_height = 1, filter_width = 1;
   int64_t out_height = 0, out_width = 0;

@@ -74,7 +74,7 @@ void limit_steps(int64_t padded, int64_t& stride, int64_t& dilation) {
 double ConvProblem::bytes() const {
   const double elements = static_cast<double>(input_elements()) + static_cast<double>(output_elements()) +
                           static_cast<double>(weight_elements()) +
-                          (has_bias ? static_cast<double>(out_channels) : 0.0);
+                          epilogue.elements(out_channels, output_elements());
   return elements * static_cast<double>(element_size(dtype));
 }
 
@@ -91,7 +91,7 @@ ConvProblem ConvProblem::as_tuned() const {
 
 bool ConvProblem::operator==(const ConvProblem& other) const {
   return operation == other.operation && dtype == other.dtype && layout == other.layout &&
-         activation == other.activation && has_bias == other.has_bias && allow_tf32 == other.allow_tf32 &&
+         epilogue == other.epilogue && allow_tf32 == other.allow_tf32 &&
          exact_products == other.exact_products && packs_each_call == other.packs_each_call &&
          batch == other.batch && in_channels == other.in_channels && in_height == other.in_height &&
          in_width == other.in_width && out_channels == other.out_channels && out_height == other.out_height &&
@@ -123,11 +123,10 @@ void require_countable(const char* tensor, std::initializer_list<int64_t> sizes)
 }
 
 size_t ConvProblem::hash() const {
-  const uint64_t kinds = static_cast<uint64_t>(operation) | static_cast<uint64_t>(dtype) << 8 |
-                         static_cast<uint64_t>(layout) << 16 | static_cast<uint64_t>(activation) << 24 |
-                         static_cast<uint64_t>(has_bias) << 32 | static_cast<uint64_t>(allow_tf32) << 33 |
-                         static_cast<uint64_t>(packs_each_call) << 34 |
-                         static_cast<uint64_t>(exact_products) << 35;
+  const uint64_t kinds =
+      static_cast<uint64_t>(operation) | static_cast<uint64_t>(dtype) << 8 |
+      static_cast<uint64_t>(layout) << 16 | epilogue.bits() << 24 | static_cast<uint64_t>(allow_tf32) << 40 |
+      static_cast<uint64_t>(packs_each_call) << 41 | static_cast<uint64_t>(exact_products) << 42;
   return hash_of(kinds, {batch, in_channels, in_height, in_width, out_channels, filter_height, filter_width,
                          stride_h, stride_w, padding_top, padding_bottom, padding_left, padding_right,
                          dilation_h, dilation_w, groups});
@@ -204,6 +203,7 @@ void validate_and_size(ConvProblem& problem) {
   require_countable("input", {p.batch, p.in_channels, p.in_height, p.in_width});
   require_countable("weight", {p.out_channels, p.in_channels_per_group(), p.filter_height, p.filter_width});
   require_countable("output", {p.batch, p.out_channels, p.out_height, p.out_width});
+  normalize(p.epilogue);
   // One pixel or one channel on both sides: the memory is the same in either layout, and so is the problem.
   if ((p.in_channels == 1 || p.in_height * p.in_width == 1) &&
       (p.out_channels == 1 || p.out_height * p.out_width == 1)) {
@@ -250,6 +250,17 @@ Activation parse_activation(const std::string& name) {
   return parse<Activation>("activation", name, kActivations);
 }
 
+std::string describe(const Epilogue& epilogue) {
+  std::string text;
+  if (epilogue.has_scale) text += ", scale";
+  if (epilogue.has_bias) text += ", bias";
+  const bool after = epilogue.has_residual && epilogue.residual_after_activation;
+  if (epilogue.has_residual && !after) text += ", residual";
+  if (epilogue.activation != Activation::none) text += std::string(", ") + to_string(epilogue.activation);
+  if (after) text += ", residual after activation";
+  return text;
+}
+
 std::string describe(const ConvProblem& p) {
   std::string text =
       std::string(to_string(p.operation)) + " " + to_string(p.dtype) + " " + to_string(p.layout) + " " +
@@ -264,9 +275,8 @@ std::string describe(const ConvProblem& p) {
   }
   if (p.dilation_h != 1 || p.dilation_w != 1) text += ", dilation " + pair(p.dilation_h, p.dilation_w);
   text += ", groups " + number(p.groups);
-  if (p.has_bias) text += ", bias";
   if (p.allow_tf32 && p.dtype == DType::float32) text += ", TF32 allowed";
-  if (p.activation != Activation::none) text += std::string(", ") + to_string(p.activation);
+  text += describe(p.epilogue);
   return text;
 }
 

@@ -6,12 +6,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "problem/epilogue.h"
+
 namespace convx {
 
 enum class Operation : uint8_t { forward, input_grad, weight_grad };
 enum class DType : uint8_t { float32, float64, float16, bfloat16 };
 enum class Layout : uint8_t { nchw, nhwc };  // nhwc is torch's channels_last
-enum class Activation : uint8_t { none, relu, relu6, silu, hardswish, gelu };
 
 // Bad input; the message names the argument, what was given, what is supported and the way out.
 struct InvalidArgument : std::invalid_argument {
@@ -20,16 +21,14 @@ struct InvalidArgument : std::invalid_argument {
 
 // Sizes are in elements. For every operation the fields describe the forward convolution: input (batch,
 // in_channels, in_height, in_width), weight (out_channels, in_channels / groups, filter_height,
-// filter_width), output (batch, out_channels, out_height, out_width). bias and activation are the forward
-// epilogue; the gradients have none.
+// filter_width), output (batch, out_channels, out_height, out_width).
 struct ConvProblem {
   Operation operation = Operation::forward;
   DType dtype = DType::float32;
   Layout layout = Layout::nchw;  // of both images in memory
-  Activation activation = Activation::none;
-  bool has_bias = false;
-  bool allow_tf32 = false;      // float32 products may be rounded to TF32 before they are added
-  bool exact_products = false;  // and torch's matrix products are known not to round them
+  Epilogue epilogue;             // of the forward operation; gradients have none
+  bool allow_tf32 = false;       // float32 products may be rounded to TF32 before they are added
+  bool exact_products = false;   // and torch's matrix products are known not to round them
   // Nobody keeps this forward call's filters in the order that a kernel reads: to pack them is part of it.
   bool packs_each_call = false;
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0;
@@ -90,12 +89,10 @@ void require_countable(const char* tensor, std::initializer_list<int64_t> sizes)
 // Names used in Python, in messages and in results files.
 const char* to_string(Operation value);
 const char* to_string(DType value);
-const char* to_string(Layout value);  // "nchw", "channels_last"
-const char* to_string(Activation value);
-Operation parse_operation(const std::string& name);
+const char* to_string(Layout value);                 // "nchw", "channels_last"
+Operation parse_operation(const std::string& name);  // these throw InvalidArgument listing what is supported
 DType parse_dtype(const std::string& name);
 Layout parse_layout(const std::string& name);
-Activation parse_activation(const std::string& name);  // throws InvalidArgument listing what is supported
-std::string describe(const ConvProblem& problem);      // one line for messages and explain()
+std::string describe(const ConvProblem& problem);  // one line for messages and explain()
 
 }  // namespace convx

@@ -63,6 +63,10 @@ int64_t RecordFields::integer(const char* name) {
   return integers(name, 1)[0];
 }
 
+int64_t RecordFields::integer_or(const char* name, int64_t otherwise) {
+  return values_.count(name) == 0 ? otherwise : integer(name);
+}
+
 std::vector<int64_t> RecordFields::integers(const char* name, size_t count) {
   return numbers<int64_t>(name, text(name), count);
 }
@@ -75,14 +79,24 @@ void RecordFields::require_empty() const {
   if (!values_.empty()) throw InvalidArgument("record: no field is called '" + values_.begin()->first + "'");
 }
 
+// Records from before there were scales and residuals have none of them.
+static Epilogue read_epilogue(RecordFields& fields) {
+  Epilogue epilogue;
+  epilogue.activation = parse_activation(fields.text("activation"));
+  epilogue.has_bias = fields.integer("bias") != 0;
+  epilogue.has_scale = fields.integer_or("scale", 0) != 0;
+  epilogue.has_residual = fields.integer_or("residual", 0) != 0;
+  epilogue.residual_after_activation = fields.integer_or("residual_after_activation", 0) != 0;
+  return epilogue;
+}
+
 template <>
 ConvProblem read_problem(RecordFields& fields) {
   ConvProblem problem;
   problem.operation = parse_operation(fields.text("operation"));
   problem.dtype = parse_dtype(fields.text("dtype"));
   problem.layout = parse_layout(fields.text("layout"));
-  problem.activation = parse_activation(fields.text("activation"));
-  problem.has_bias = fields.integer("bias") != 0;
+  problem.epilogue = read_epilogue(fields);
   problem.allow_tf32 = fields.integer("allow_tf32") != 0;
   problem.batch = fields.integer("batch");
   problem.in_channels = fields.integer("in_channels");

@@ -16,6 +16,7 @@ class RecordFields {
   bool says(const char* name, const char* value) const;  // without taking it
   std::string text(const char* name);
   int64_t integer(const char* name);
+  int64_t integer_or(const char* name, int64_t otherwise);  // where the record has no such line
   std::vector<int64_t> integers(const char* name, size_t count);
   double number(const char* name);
   void require_empty() const;  // nothing that nobody asked for
@@ -25,7 +26,8 @@ class RecordFields {
 };
 
 // ConvProblem from every field of _core.Problem by its name there, pairs and paddings as numbers with spaces
-// between; FilterProblem from those of _core.FilterProblem.
+// between; scale, residual and residual_after_activation may be left out. FilterProblem from those of
+// _core.FilterProblem.
 template <class Problem>
 Problem read_problem(RecordFields& fields);
 template <>

@@ -23,13 +23,12 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
                          int64_t out_channels, int64_t filter_height, int64_t filter_width, Pair stride,
                          Padding padding, Pair dilation, int64_t groups, bool bias,
                          const std::string& activation, bool allow_tf32, bool packs_each_call,
-                         bool exact_products) {
+                         bool exact_products, bool scale, bool residual, bool residual_after_activation) {
   ConvProblem problem;
   problem.operation = parse_operation(operation);
   problem.dtype = parse_dtype(dtype);
   problem.layout = parse_layout(layout);
-  problem.activation = parse_activation(activation);
-  problem.has_bias = bias;
+  problem.epilogue = {bias, scale, residual, residual_after_activation, parse_activation(activation)};
   problem.allow_tf32 = allow_tf32;
   problem.packs_each_call = packs_each_call;
   problem.exact_products = exact_products;
@@ -49,9 +48,10 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   if (problem.operation != Operation::forward && packs_each_call) {
     throw InvalidArgument("packs_each_call belongs to the forward operation; gradients always pack");
   }
-  if (problem.operation != Operation::forward && (bias || problem.activation != Activation::none)) {
-    throw InvalidArgument("bias and activation belong to the forward operation; got them with operation '" +
-                          operation + "'");
+  if (problem.operation != Operation::forward && !(problem.epilogue == Epilogue())) {
+    throw InvalidArgument(
+        "bias, scale, residual and activation belong to the forward operation; got them with operation '" +
+        operation + "'");
   }
   return problem;
 }
@@ -86,12 +86,18 @@ void bind_problem(py::module_& module) {
            py::arg("filter_width"), py::arg("stride") = Pair(1, 1), py::arg("padding") = Padding(0, 0, 0, 0),
            py::arg("dilation") = Pair(1, 1), py::arg("groups") = 1, py::arg("bias") = false,
            py::arg("activation") = "none", py::arg("allow_tf32") = false, py::arg("packs_each_call") = false,
-           py::arg("exact_products") = false)
+           py::arg("exact_products") = false, py::arg("scale") = false, py::arg("residual") = false,
+           py::arg("residual_after_activation") = false)
       .def_property_readonly("operation", [](const ConvProblem& p) { return to_string(p.operation); })
       .def_property_readonly("dtype", [](const ConvProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("layout", [](const ConvProblem& p) { return to_string(p.layout); })
-      .def_property_readonly("activation", [](const ConvProblem& p) { return to_string(p.activation); })
-      .def_readonly("bias", &ConvProblem::has_bias)
+      .def_property_readonly("activation",
+                             [](const ConvProblem& p) { return to_string(p.epilogue.activation); })
+      .def_property_readonly("bias", [](const ConvProblem& p) { return p.epilogue.has_bias; })
+      .def_property_readonly("scale", [](const ConvProblem& p) { return p.epilogue.has_scale; })
+      .def_property_readonly("residual", [](const ConvProblem& p) { return p.epilogue.has_residual; })
+      .def_property_readonly("residual_after_activation",
+                             [](const ConvProblem& p) { return p.epilogue.residual_after_activation; })
       .def_readonly("allow_tf32", &ConvProblem::allow_tf32)
       .def_readonly("packs_each_call", &ConvProblem::packs_each_call)
       .def_readonly("exact_products", &ConvProblem::exact_products)

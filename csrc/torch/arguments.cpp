@@ -110,10 +110,4 @@ void require_packed(const TensorView& packed, const Plan& plan, const TensorView
       "; make it with torch.ops.convx.pack_weight and the same arguments");
 }
 
-void require_bias(const TensorView& bias, const ConvProblem& problem) {
-  if (bias.dimensions == 1 && bias.sizes[0] == problem.out_channels) return;
-  throw InvalidArgument("bias must have shape (" + std::to_string(problem.out_channels) +
-                        ",), one value per output channel, got " + bias.shape());
-}
-
 }  // namespace convx

@@ -35,6 +35,5 @@ Sizes sizes_of(const TensorView& tensor);
 void require_output_shape(const char* name, const TensorView& tensor, const ConvProblem& problem);
 // As pack_weight returns it for this plan.
 void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input);
-void require_bias(const TensorView& bias, const ConvProblem& problem);
 
 }  // namespace convx

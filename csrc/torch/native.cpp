@@ -50,13 +50,14 @@ Tensor filters(const ConvProblem& problem, const Tensor& weight) {
   return view.is_dense(problem.layout) ? weight : dense(weight, view, Layout::nchw);
 }
 
-// The activation alone, as a depthwise convolution by ones. aten::gelu would take a text, and of those that
-// it is handed through its stable ABI torch (2.11 to 2.13) leaves a copy on the heap at every call.
-Tensor activate_by_ones(const ConvProblem& problem, const Tensor& sums) {
+// An epilogue alone, as a depthwise convolution by ones: one pass over the sums, where torch's operators
+// would take one for each of its steps.
+Tensor finish_by_ones(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue) {
   ConvProblem p;
   p.dtype = problem.dtype;
   p.layout = problem.layout;
-  p.activation = problem.activation;
+  p.epilogue = problem.epilogue;
+  p.epilogue.has_bias = epilogue.bias.has_value();
   p.batch = problem.batch;
   p.in_channels = p.out_channels = p.groups = problem.out_channels;
   p.in_height = problem.out_height;
@@ -69,13 +70,14 @@ Tensor activate_by_ones(const ConvProblem& problem, const Tensor& sums) {
   Pointers pointers;
   pointers.input = input.const_data_ptr();
   pointers.weight = weight.const_data_ptr();
+  pointers.epilogue = pointers_of(epilogue);
   pointers.result = result.mutable_data_ptr();
   run(*plan_for(p, device_traits(view.device_index), "depthwise"), p, pointers, view);
   return result;
 }
 
 Tensor activate(const ConvProblem& problem, const Tensor& sums) {
-  switch (problem.activation) {
+  switch (problem.epilogue.activation) {
     case Activation::none:
       return sums;
     case Activation::relu:
@@ -86,8 +88,10 @@ Tensor activate(const ConvProblem& problem, const Tensor& sums) {
       return call("aten::silu", "", sums);
     case Activation::hardswish:
       return call("aten::hardswish", "", sums);
+    // aten::gelu would take a text, and of those that it is handed through its stable ABI torch (2.11
+    // to 2.13) leaves a copy on the heap at every call.
     case Activation::gelu:
-      return activate_by_ones(problem, sums);
+      return finish_by_ones(problem, sums, {});
   }
   return sums;
 }
@@ -102,17 +106,25 @@ Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Ten
                      problem.groups, HeaderOnlyArrayRef<bool>(mask, 3))[wanted];
 }
 
+Tensor sums_of(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
+               const std::optional<Tensor>& bias) {
+  if (plan.kernel != native::kConvolution) {
+    return product_forward(plan.kernel, problem, input, in_nchw(weight), bias);
+  }
+  return call("aten::convolution", "", pad(problem, input), filters(problem, weight), bias,
+              list({problem.stride_h, problem.stride_w}), list(torch_padding(problem)),
+              list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false, list({0, 0}),
+              problem.groups);
+}
+
 }  // namespace
 
 Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
-                      const std::optional<Tensor>& bias) {
-  if (plan.kernel != native::kConvolution) {
-    return activate(problem, product_forward(plan.kernel, problem, input, in_nchw(weight), bias));
+                      const EpilogueTensors& epilogue) {
+  if (!problem.epilogue.is_more_than_bias()) {
+    return activate(problem, sums_of(plan, problem, input, weight, epilogue.bias));
   }
-  return activate(problem, call("aten::convolution", "", pad(problem, input), filters(problem, weight), bias,
-                                list({problem.stride_h, problem.stride_w}), list(torch_padding(problem)),
-                                list({problem.dilation_h, problem.dilation_w}), /*transposed=*/false,
-                                list({0, 0}), problem.groups));
+  return finish_by_ones(problem, sums_of(plan, problem, input, weight, std::nullopt), epilogue);
 }
 
 Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,

@@ -4,12 +4,13 @@
 #include <optional>
 
 #include "plan/method.h"
+#include "torch/epilogue.h"
 #include "torch/tensor.h"
 
 namespace convx {
 
 Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
-                      const std::optional<Tensor>& bias);
+                      const EpilogueTensors& epilogue);
 Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,
                          const Tensor& weight);
 Tensor native_weight_grad(const Plan& plan, const ConvProblem& problem, const Tensor& input,

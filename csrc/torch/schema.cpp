@@ -7,11 +7,13 @@
 STABLE_TORCH_LIBRARY(convx, library) {
   library.def(
       "conv2d(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-      "int groups, str activation, str algorithm, int tf32, Tensor? packed_weight=None) -> "
-      "Tensor");
+      "int groups, str activation, str algorithm, int tf32, Tensor? packed_weight=None, Tensor? "
+      "residual=None, "
+      "Tensor? scale=None, bool residual_after_activation=False) -> Tensor");
   library.def(
       "pack_weight(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-      "int groups, str activation, str algorithm, int tf32) -> Tensor");
+      "int groups, str activation, str algorithm, int tf32, Tensor? residual=None, Tensor? scale=None, "
+      "bool residual_after_activation=False) -> Tensor");
   library.def(
       "conv2d_input_grad(Tensor output_grad, Tensor weight, SymInt[] input_size, int[] stride, int[] "
       "padding, "

@@ -77,6 +77,19 @@ def test_counts() -> None:
     )
 
 
+def test_a_residual_is_read_once() -> None:
+    plain, made = problem(activation="relu"), problem(activation="relu", scale=True, residual=True)
+    assert made.bytes - plain.bytes == 4 * (8 + 2 * 8 * 7 * 6)
+    assert made.describe().endswith("groups 4, scale, residual, relu")
+    after = problem(activation="relu", residual=True, residual_after_activation=True)
+    assert after.describe().endswith("groups 4, relu, residual after activation")
+
+
+def test_without_an_activation_there_is_one_place_for_a_residual() -> None:
+    assert problem(residual=True) == problem(residual=True, residual_after_activation=True)
+    assert problem() == problem(residual_after_activation=True)
+
+
 def test_describe_names_asymmetric_padding_and_dilation() -> None:
     text = problem(padding=(1, 2, 3, 4), dilation=(1, 2)).describe()
     assert "padding (top 1, bottom 2, left 3, right 4)" in text
@@ -92,6 +105,9 @@ def test_equality_and_hash() -> None:
         {"layout": "channels_last"},
         {"activation": "gelu"},
         {"bias": True},
+        {"scale": True},
+        {"residual": True},
+        {"residual": True, "activation": "relu", "residual_after_activation": True},
         {"stride": (1, 2)},
         {"padding": (0, 1, 0, 0)},
         {"dilation": (2, 1)},
@@ -131,6 +147,10 @@ REJECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "layout": ({"layout": "NHWC"}, r"layout must be one of nchw, channels_last; got 'NHWC'"),
     "activation": ({"activation": "tanh"}, r"activation must be one of none, relu, .*; got 'tanh'"),
     "bias in a gradient": ({"operation": "input_grad", "bias": True}, r"belong to the forward operation"),
+    "residual in a gradient": (
+        {"operation": "input_grad", "residual": True},
+        r"bias, scale, residual and activation belong to the forward operation",
+    ),
     "activation in a gradient": (
         {"operation": "weight_grad", "activation": "relu"},
         r"belong to the forward operation; got them with operation 'weight_grad'",

@@ -18,7 +18,6 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   stages::ProductArguments<T> a{};
   a.source = static_cast<const T*>(operands.source);
   a.weight = static_cast<const T*>(operands.weight);
-  a.bias = static_cast<const T*>(operands.bias);
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
@@ -32,7 +31,7 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.pixel_blocks = divide_by(pixel_blocks);
   a.divide_taps = divide_by(s.taps());
   a.all_filters = divide_by(s.all_result_channels());
-  a.activation = operands.activation;
+  a.epilogue = operands.finishing<T>();
   const int64_t blocks = s.batch * s.all_result_channels() * s.taps() * pixel_blocks;
   launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
                  static_cast<uint32_t>(threads), 0, stream, a);
@@ -42,10 +41,9 @@ template <class T>
 void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   const Grid grid{static_cast<uint32_t>(divide_up(s.results(), stages::kSumThreads))};
   launch_in_turn(stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0, stream,
-                 static_cast<const Accumulator<T>*>(operands.partial), static_cast<const T*>(operands.bias),
-                 static_cast<T*>(operands.result), s.results(), static_cast<int>(plan["planes"]),
-                 static_cast<int>(s.result_plane()), static_cast<int>(s.all_result_channels()),
-                 operands.activation);
+                 static_cast<const Accumulator<T>*>(operands.partial), static_cast<T*>(operands.result),
+                 s.results(), static_cast<int>(plan["planes"]), static_cast<int>(s.result_plane()),
+                 static_cast<int>(s.all_result_channels()), operands.finishing<T>());
 }
 
 // on_units: the kernel of matrix units, where the element type has one. packed: the filters were packed by
@@ -73,10 +71,12 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   Operands operands{};
   operands.source = forward ? pointers.input : pointers.output_grad;
   operands.weight = plan.packing.empty() ? pointers.weight : pointers.packed_weight;
-  operands.bias = forward ? pointers.bias : nullptr;
   operands.result = pointers.result;
   operands.partial = plan["planes"] > 1 ? pointers.workspace : nullptr;
-  operands.activation = forward ? problem.activation : Activation::none;
+  if (forward) {
+    operands.epilogue = problem.epilogue;
+    operands.epilogue_pointers = pointers.epilogue;
+  }
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:

@@ -1,5 +1,6 @@
 // The launching half of the GPU kernels.
 #pragma once
+#include "methods/epilogue.h"
 #include "methods/matrix/precision.h"
 #include "plan/method.h"
 #include "platform/gpu/stream.h"
@@ -18,9 +19,15 @@ enum Kernel : int {
 // weight is (groups * filters, channels, filter_height, filter_width) of the sweep. partial, where not null,
 // takes planes of sums in accumulators, each in the result's order, instead of result.
 struct Operands {
-  const void *source, *weight, *bias;
+  const void *source, *weight;
   void *result, *partial;
-  Activation activation;
+  Epilogue epilogue;  // none of gradients
+  EpiloguePointers epilogue_pointers;
+
+  template <class T>
+  EpilogueArguments<T> finishing() const {
+    return epilogue_arguments<T>(epilogue, epilogue_pointers, result);
+  }
 };
 
 using Launch = void(const Plan&, const Sweep&, const Operands&, Stream);

@@ -30,7 +30,7 @@ void with_pixel(ImageType dtype, const Body& body) {
 }  // namespace
 
 void launch_gpu(const Plan& plan, const FilterProblem& problem, const Pointers& operands, Stream stream) {
-  const FilterPointers pointers = {operands.input, operands.weight, operands.bias, operands.result};
+  const FilterPointers pointers = {operands.input, operands.weight, operands.result, operands.epilogue};
   if (problem.dtype == ImageType::float64) {
     if (plan.kernel == kGeneral) return general::launch_typed<double>(plan, problem, pointers, stream);
     if (plan.kernel == kRotation) return rotation::launch_typed<double>(plan, problem, pointers, stream);

@@ -11,8 +11,8 @@ namespace convx::filter2d {
 struct FilterPointers {
   const void* images = nullptr;
   const void* filters = nullptr;
-  const void* bias = nullptr;  // null without
   void* result = nullptr;
+  EpiloguePointers epilogue;  // bias and scale of the filters' type
 };
 
 // Values of Plan::kernel; 0 and below 10 are the CPU's own.

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/epilogue.cuh"
 #include "platform/gpu/platform.h"
 #include "problem/filter_problem.h"
 
@@ -44,6 +45,30 @@ CONVX_DEVICE void write_pixel(T* address, Accumulator<T> value) {
     *address = static_cast<uint8_t>(saturated_byte(value));
   } else {
     store<T, 1>(address, Vector<T, 1>{{narrow<T>(value)}});
+  }
+}
+
+// The residual of the result at `place`; bytes have none.
+template <class T, class F>
+CONVX_DEVICE F residual_of_pixel(const EpilogueArguments<F>& epilogue, const T* place) {
+  if constexpr (sizeof(T) == 1) {
+    return F(0);
+  } else {
+    return load<T, 1>(residual_of(epilogue, place)).element[0];
+  }
+}
+
+// Of a row of results: all of whole ones, aligned, else those before `end`.
+template <class T, bool Whole, class F, int N>
+CONVX_DEVICE void read_residual_row(const EpilogueArguments<F>& epilogue, const T* place, int end,
+                                    F (&residuals)[N]) {
+  if constexpr (sizeof(T) == 1) {
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) residuals[i] = F(0);
+  } else if constexpr (Whole) {
+    read_residuals(epilogue, place, residuals);
+  } else {
+    read_residuals(epilogue, place, 0, end, residuals);
   }
 }
 

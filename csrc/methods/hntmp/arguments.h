@@ -1,5 +1,6 @@
 // What the GPU kernels are given.
 #pragma once
+#include "methods/epilogue.h"
 #include "platform/gpu/fast_divide.h"
 #include "problem/problem.h"
 
@@ -20,11 +21,10 @@ struct Arguments {
   FastDivide window_width;
   // The results.
   T* result;
-  A* partial;  // sums of each split, instead of the result; null where there is one split
-  const T* bias;
+  A* partial;                     // sums of each split, instead of the result; null where there is one split
   int64_t result_plane, results;  // elements of a plane; of the whole result
   int result_channels, result_height, result_width;
-  Activation activation;
+  EpilogueArguments<T> epilogue;
 };
 
 }  // namespace convx::hntmp

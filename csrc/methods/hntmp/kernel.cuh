@@ -95,6 +95,21 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
       pixel = i - channel * kPixels;
     }
   };
+  const auto channel_of = [&](int i) {
+    int channel, pixel;
+    place_in_tile(min(i, count - 1), channel, pixel);
+    return place.group * a.result_channels + min(first + channel, a.result_channels - 1);
+  };
+  const auto index_of = [&](int i) {  // of the result, or -1 where there is none
+    int channel, pixel;
+    place_in_tile(i, channel, pixel);
+    const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
+    if (i >= count || first + channel >= a.result_channels) return static_cast<int64_t>(-1);
+    if (y >= a.result_height || x >= a.result_width) return static_cast<int64_t>(-1);
+    const int at = y * a.result_width + x;
+    return origin + (ChannelsLast ? static_cast<int64_t>(at) * pixel_step(a, a.result_channels) + channel
+                                  : channel * a.result_plane + at);
+  };
   CONVX_NO_UNROLL
   for (int begin = threadIdx.x; begin < count; begin += kAtOnce * threads) {
     A total[kAtOnce];
@@ -109,24 +124,26 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
       total[j] = part[0];
       CONVX_UNROLL
       for (int warp = 1; warp < kMostWarps; ++warp) total[j] += part[warp];
-      if (a.bias != nullptr && a.partial == nullptr) {
-        const int of_group = min(first + channel, a.result_channels - 1);
-        total[j] += widen(a.bias[place.group * a.result_channels + of_group]);
+      if (a.epilogue.bias != nullptr && a.partial == nullptr) {
+        total[j] += widen(a.epilogue.bias[channel_of(begin + j * threads)]);
       }
     }
-    if (a.partial == nullptr) activate(total, a.activation);
+    if (a.partial == nullptr) {
+      finish(
+          total, a.epilogue, [&](int j) { return channel_of(begin + j * threads); },
+          [&](T(&residuals)[kAtOnce]) {
+            CONVX_UNROLL
+            for (int j = 0; j < kAtOnce; ++j) {
+              const int64_t index = index_of(begin + j * threads);
+              residuals[j] = T{};
+              if (index >= 0) residuals[j] = *residual_of(a.epilogue, a.result + index);
+            }
+          });
+    }
     CONVX_UNROLL
     for (int j = 0; j < kAtOnce; ++j) {
-      const int i = begin + j * threads;
-      int channel, pixel;
-      place_in_tile(i, channel, pixel);
-      const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
-      if (i >= count || first + channel >= a.result_channels) continue;
-      if (y >= a.result_height || x >= a.result_width) continue;
-      const int at = y * a.result_width + x;
-      const int64_t index =
-          origin + (ChannelsLast ? static_cast<int64_t>(at) * pixel_step(a, a.result_channels) + channel
-                                 : channel * a.result_plane + at);
+      const int64_t index = index_of(begin + j * threads);
+      if (index < 0) continue;
       if (a.partial != nullptr) {
         a.partial[place.split * a.results + index] = total[j];
       } else {
@@ -264,15 +281,15 @@ constexpr int kFinishThreads = 128;
 
 template <class T>
 CONVX_KERNEL(kFinishThreads, 1)
-hntmp_finish_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t results, int splits,
-                    FastDivide plane, FastDivide channels, Activation activation) {
+hntmp_finish_kernel(const Accumulator<T>* partial, T* result, int64_t results, int splits, FastDivide plane,
+                    FastDivide channels, EpilogueArguments<T> epilogue) {
   const uint32_t i = blockIdx.x * kFinishThreads + threadIdx.x;
   if (i >= results) return;
   take_turn();
   Accumulator<T> total = partial[i];
   for (int split = 1; split < splits; ++split) total += partial[split * results + i];
-  if (bias != nullptr) total += widen(bias[channels.remainder(plane.quotient(i))]);
-  result[i] = narrow<T>(activate(total, activation));
+  const uint32_t channel = channels.remainder(plane.quotient(i));
+  result[i] = finished(total + bias_of(epilogue, channel), epilogue, channel, result + i);
 }
 
 }  // namespace convx::hntmp

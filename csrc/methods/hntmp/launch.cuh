@@ -19,7 +19,6 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   Arguments<T, Accumulator<T>> a{};
   a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   a.weight = static_cast<const T*>(pointers.packed_weight);
-  a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   a.result = static_cast<T*>(pointers.result);
   a.partial = plan["splits"] > 1 ? static_cast<Accumulator<T>*>(pointers.workspace) : nullptr;
   a.source_plane = s.source_plane();
@@ -43,7 +42,7 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
   a.splits = divide_by(g.splits), a.channel_blocks = divide_by(g.channel_blocks);
   a.groups = divide_by(s.groups);
-  a.activation = forward ? problem.activation : Activation::none;
+  a.epilogue = epilogue_arguments<T>(problem, pointers);
   return a;
 }
 
@@ -103,10 +102,9 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   if (a.partial == nullptr) return;
   Grid grid;
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
-  launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.bias,
-                 a.result, a.results, static_cast<int>(g.splits),
-                 divide_by(channels_last ? 1 : a.result_plane), divide_by(sweep.all_result_channels()),
-                 a.activation);
+  launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.result,
+                 a.results, static_cast<int>(g.splits), divide_by(channels_last ? 1 : a.result_plane),
+                 divide_by(sweep.all_result_channels()), a.epilogue);
 }
 
 // The build writes a source for each instance.

@@ -151,11 +151,13 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   return std::max(bytes_us * cost.bytes, flops_us * cost.flops) + cost.call_us;
 }
 
-// A pass of its own over the output.
-double activation_us(const ConvProblem& problem, const DeviceTraits& device) {
-  if (problem.activation == Activation::none) return 0;
+// A pass of its own over the output, and the residual.
+double epilogue_us(const ConvProblem& problem, const DeviceTraits& device) {
+  const Epilogue& epilogue = problem.epilogue;
+  if (epilogue.activation == Activation::none && !epilogue.is_more_than_bias()) return 0;
   const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
-  return 2 * output_bytes / (device.bandwidth_GBps * 1e3) + (device.backend == Backend::cpu ? 3 : 2);
+  return (epilogue.has_residual ? 3 : 2) * output_bytes / (device.bandwidth_GBps * 1e3) +
+         (device.backend == Backend::cpu ? 3 : 2);
 }
 
 // Torch pads both sides alike: with other padding, the input is copied into one that has it.
@@ -175,9 +177,9 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.method = &method;
   plan.kernel = kConvolution;
   plan.predicted_us = estimate_us(problem, device);
-  plan.beside_us = activation_us(problem, device) + padding_us(problem, device);
+  plan.beside_us = epilogue_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
-  append_products(problem, device, plan.predicted_us, activation_us(problem, device), plans);
+  append_products(problem, device, plan.predicted_us, epilogue_us(problem, device), plans);
   return plans;
 }
 

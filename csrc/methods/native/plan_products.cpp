@@ -34,7 +34,8 @@ Support supports_matmul(const ConvProblem& p, const DeviceTraits& device) {
   if (!one_tap || p.out_height != p.in_height || p.out_width != p.in_width) {
     return Support::no("it needs filters of one tap, stride 1 and no padding");
   }
-  if (p.has_bias) return Support::no("it adds no bias");
+  // A pass over the result adds the bias where there has to be one.
+  if (p.epilogue.has_bias && !p.epilogue.is_more_than_bias()) return Support::no("it adds no bias");
   if (p.layout == Layout::nchw && p.batch != 1 && p.operation == Operation::weight_grad) {
     return Support::no("it computes weight_grad of several images in channels_last alone");
   }
@@ -58,7 +59,7 @@ constexpr Form kForms[] = {{"im2col", kIm2col, supports_im2col}, {"matmul", kMat
 }  // namespace
 
 void append_products(const ConvProblem& problem, const DeviceTraits& device, double convolution_us,
-                     double activation_us, std::vector<Plan>& plans) {
+                     double epilogue_us, std::vector<Plan>& plans) {
   constexpr double kUnmeasured = 1.25;
   for (const Form& form : kForms) {
     if (!form.supports(problem, device).ok) continue;
@@ -69,7 +70,7 @@ void append_products(const ConvProblem& problem, const DeviceTraits& device, dou
     if (form.kernel == kIm2col) plan.workspace_bytes = column_bytes(problem);
     plan.exact = problem.exact_products;
     plan.predicted_us = convolution_us * kUnmeasured;
-    plan.beside_us = activation_us;
+    plan.beside_us = epilogue_us;
     plans.push_back(std::move(plan));
   }
 }

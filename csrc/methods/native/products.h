@@ -9,7 +9,7 @@ namespace convx::native {
 
 // Where they were not measured they are never ahead of the convolution.
 void append_products(const ConvProblem& problem, const DeviceTraits& device, double convolution_us,
-                     double activation_us, std::vector<Plan>& plans);
+                     double epilogue_us, std::vector<Plan>& plans);
 // Method::why_absent.
 std::string why_no_product(const ConvProblem& problem, const DeviceTraits& device,
                            const std::string& candidate);

@@ -1,5 +1,6 @@
 // Rows of one plane between memory and a scratch buffer of accumulators: packing with zeros at both ends, and
-// storing through an epilogue, which is called with vectors of sums. Also the scratch memory.
+// storing through an epilogue, which is called with vectors of sums, where they go, how many of their lanes
+// do, and how far apart. Also the scratch memory.
 #pragma once
 #include <cstdlib>
 
@@ -148,8 +149,9 @@ CONVX_INLINE void store_row(const Accumulator<T>* row, T* target, int64_t count,
                             const Epilogue& epilogue) {
   constexpr int L = kLanes<Accumulator<T>>;
   for (int64_t i = 0; i < count; i += L) {
-    const Simd<Accumulator<T>, L> value = epilogue.template operator()<L>(load<L>(row + i));
     const int64_t left = minimum(count - i, L);
+    const Simd<Accumulator<T>, L> value =
+        epilogue.template operator()<L>(load<L>(row + i), target + i * step, left, step);
     if (step == 1 && left == L) {
       store<L>(target + i, value);
     } else if (step == 1) {

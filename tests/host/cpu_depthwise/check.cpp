@@ -139,8 +139,9 @@ void reference(const ConvProblem& p, const Tensor& input, const Tensor& weight, 
               magnitude[target] += std::fabs(product);
             }
           if (p.operation == Operation::forward) {
-            if (p.has_bias) result[out] += bias.values[k], magnitude[out] += std::fabs(bias.values[k]);
-            result[out] = activate(result[out], p.activation);
+            if (p.epilogue.has_bias)
+              result[out] += bias.values[k], magnitude[out] += std::fabs(bias.values[k]);
+            result[out] = activate(result[out], p.epilogue.activation);
           }
         }
 }
@@ -176,8 +177,8 @@ ConvProblem random_problem() {
     p.operation = static_cast<Operation>(pick(0, 2));
     p.dtype = static_cast<DType>(pick(0, 9) < 5 ? 0 : pick(1, 3));
     p.layout = static_cast<Layout>(pick(0, 1));
-    p.activation = static_cast<Activation>(pick(0, 5));
-    p.has_bias = pick(0, 1);
+    p.epilogue.activation = static_cast<Activation>(pick(0, 5));
+    p.epilogue.has_bias = pick(0, 1);
     p.batch = pick(1, 3);
     p.in_channels = pick(0, 3) == 0 ? pick(1, 5) : pick(4, 70);
     if (pick(0, 9) == 0) p.in_channels = pick(190, 300);  // several threads share a pixel, and the rows too
@@ -213,7 +214,8 @@ ConvProblem random_problem() {
     } catch (const InvalidArgument&) {
       continue;
     }
-    if (p.operation != Operation::forward) p.has_bias = false, p.activation = Activation::none;
+    if (p.operation != Operation::forward)
+      p.epilogue.has_bias = false, p.epilogue.activation = Activation::none;
     if (p.output_elements() * p.filter_height * p.filter_width < 4000000) return p;
   }
 }
@@ -245,7 +247,7 @@ const char* check(const ConvProblem& p, const Plan& plan, CpuIsa isa, int64_t& c
   pointers.weight = weight.storage.data();
   if (p.operation != Operation::input_grad) pointers.input = input.storage.data();
   if (p.operation != Operation::forward) pointers.output_grad = output_grad.storage.data();
-  if (p.has_bias) pointers.bias = bias.storage.data();
+  if (p.epilogue.has_bias) pointers.epilogue.bias = bias.storage.data();
   pointers.result = result.storage.data();
   pointers.workspace = workspace.data();
   ThreadPool pool;

@@ -32,8 +32,16 @@ const std::map<std::string, Setter>& setters() {
       {"dtype", [](Case& c, const std::string& v) { c.problem.dtype = convx::parse_dtype(v); }},
       {"layout", [](Case& c, const std::string& v) { c.problem.layout = convx::parse_layout(v); }},
       {"activation",
-       [](Case& c, const std::string& v) { c.problem.activation = convx::parse_activation(v); }},
-      {"bias", [](Case& c, const std::string& v) { c.problem.has_bias = std::stoi(v) != 0; }},
+       [](Case& c, const std::string& v) { c.problem.epilogue.activation = convx::parse_activation(v); }},
+      {"bias", [](Case& c, const std::string& v) { c.problem.epilogue.has_bias = std::stoi(v) != 0; }},
+      {"scale", [](Case& c, const std::string& v) { c.problem.epilogue.has_scale = std::stoi(v) != 0; }},
+      // "before" or "after" the activation.
+      {"residual",
+       [](Case& c, const std::string& v) {
+         if (v != "before" && v != "after") throw std::invalid_argument("residual is before or after");
+         c.problem.epilogue.has_residual = true;
+         c.problem.epilogue.residual_after_activation = v == "after";
+       }},
       {"tf32", [](Case& c, const std::string& v) { c.problem.allow_tf32 = std::stoi(v) != 0; }},
       {"batch", [](Case& c, const std::string& v) { c.problem.batch = std::stoll(v); }},
       {"channels",

@@ -25,7 +25,10 @@ COMMON: Values = {
     "size": [(1, 1), (4, 4), (7, 7), (14, 14), (8, 16), (13, 17), (5, 33), (28, 28), (3, 150), (2, 530)],
     "channels": [1, 3, 8, 33],
     "batch": [1, 2, 5],
-    "epilogue": ["", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"],
+    "epilogue": [
+        *("", "bias", "bias relu", "relu6", "bias silu", "hardswish", "bias gelu"),
+        *("scale bias residual relu", "residual silu", "scale relu6 residual", "bias gelu residual"),
+    ],
 }
 
 # The square planes of a network's last layers, which have families of their own.
@@ -37,7 +40,7 @@ SMALL_PLANES: Values = {
     "size": [(7, 7), (14, 14)],
     "channels": [1, 3, 8, 33, 64],
     "batch": [1, 2, 5, 9],
-    "epilogue": ["", "bias", "bias relu6", "bias silu"],
+    "epilogue": ["", "bias", "bias relu6", "bias silu", "scale bias residual relu", "bias silu residual"],
 }
 
 # What convolutions may be beside.
@@ -51,7 +54,7 @@ GENERAL: Values = {
     "channels": [1, 3, 8, 33],
     "multiplier": [1, 2, 3],
     "batch": [1, 2, 3],
-    "epilogue": ["", "bias", "bias relu6", "gelu"],
+    "epilogue": ["", "bias", "bias relu6", "gelu", "scale residual relu6", "scale bias silu residual"],
 }
 
 # Convolutions over channels, for the methods beside depthwise; each takes those that it supports.
@@ -67,7 +70,10 @@ DENSE: Values = {
     "out_channels": [1, 4, 16, 34, 72],
     "groups": [1, 2],
     "batch": [1, 2, 5],
-    "epilogue": ["", "bias", "bias relu6", "bias silu", "gelu"],
+    "epilogue": [
+        *("", "bias", "bias relu6", "bias silu", "gelu"),
+        *("scale bias residual relu", "residual", "scale hardswish residual", "bias silu residual"),
+    ],
 }
 
 # The plain ones that networks are full of: every pair of what is left.
@@ -82,7 +88,7 @@ DENSE_COMMON: Values = {
     "out_channels": [8, 24, 64],
     "groups": [1],
     "batch": [1, 2, 3],
-    "epilogue": ["", "bias", "bias relu"],
+    "epilogue": ["", "bias", "bias relu", "scale bias residual relu", "bias relu residual"],
 }
 
 
@@ -170,10 +176,19 @@ def line(problem: Problem, operation: str, layout: str, device: str, order: str)
         "orders": order,
     }
     if operation == "forward":
-        words = problem["epilogue"].split()
-        items["bias"] = int("bias" in words)
-        items["activation"] = next((word for word in words if word != "bias"), "none")
+        items |= epilogue_items(problem["epilogue"])
     return " ".join(f"{name}={value}" for name, value in items.items())
+
+
+def epilogue_items(text: str) -> dict[str, Any]:
+    """What "scale bias residual relu" asks of the drivers; a residual is before relu or behind it."""
+    words = text.split()
+    operands = [word for word in words if word in ("bias", "scale", "residual")]
+    items: dict[str, Any] = {name: int(name in operands) for name in ("bias", "scale")}
+    items["activation"] = next((word for word in words if word not in operands), "none")
+    if "residual" in operands:
+        items["residual"] = "after" if words[0] != "residual" and words[-1] == "residual" else "before"
+    return items
 
 
 def chosen_line(problem: str, device: str, orders: str, **more: str) -> str:

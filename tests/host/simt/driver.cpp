@@ -72,7 +72,7 @@ double relative_tolerance(Activation activation) {
 // Empty where the result is right.
 template <class T>
 std::string compare(const ConvProblem& problem, const Buffer& result, const std::vector<double>& expected) {
-  const double tolerance = relative_tolerance<T>(problem.activation);
+  const double tolerance = relative_tolerance<T>(problem.epilogue.activation);
   int64_t wrong = 0, first = -1;
   Buffer rounded(sizeof(T));
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -124,7 +124,11 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
                          it.seed, operands.input);
   Buffer weight = fill<T>(problem.operation == Operation::weight_grad ? none : problem.weight_elements(),
                           it.seed + 1, operands.weight);
-  Buffer bias = fill<T>(problem.has_bias ? problem.out_channels : none, it.seed + 2, operands.bias);
+  const Epilogue& epilogue = problem.epilogue;
+  Buffer bias = fill<T>(epilogue.has_bias ? problem.out_channels : none, it.seed + 2, operands.bias);
+  Buffer scale = fill<T>(epilogue.has_scale ? problem.out_channels : none, it.seed + 4, operands.scale);
+  Buffer residual =
+      fill<T>(epilogue.has_residual ? problem.output_elements() : none, it.seed + 5, operands.residual);
   Buffer output_grad = fill<T>(forward ? none : problem.output_elements(), it.seed + 3, operands.output_grad);
   if (it.special_operand == "input") {
     put_special<T>(it, problem.in_channels, problem.in_height * problem.in_width, input, operands.input);
@@ -144,7 +148,9 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
       Pointers pointers;
       if (!operands.input.empty()) pointers.input = input.memory.get();
       if (!operands.weight.empty()) pointers.weight = weight.memory.get();
-      if (problem.has_bias) pointers.bias = bias.memory.get();
+      if (epilogue.has_bias) pointers.epilogue.bias = bias.memory.get();
+      if (epilogue.has_scale) pointers.epilogue.scale = scale.memory.get();
+      if (epilogue.has_residual) pointers.epilogue.residual = residual.memory.get();
       if (!operands.output_grad.empty()) pointers.output_grad = output_grad.memory.get();
       pointers.result = result.memory.get();
       pointers.workspace = workspace.memory.get();

@@ -59,8 +59,8 @@ Line parse(const std::string& text) {
   line.offset = std::stoll(take("offset", "0"));
   p.dtype = parse_image_type(take("dtype", "float32"));
   p.border = parse_border(take("border", "zero"));
-  p.activation = parse_activation(take("activation", "none"));
-  p.has_bias = take("bias", "0") == "1";
+  p.epilogue.activation = parse_activation(take("activation", "none"));
+  p.epilogue.has_bias = take("bias", "0") == "1";
   p.images = std::stoll(take("images", "1"));
   p.filters = std::stoll(take("filters", "1"));
   pair(take("size", "8"), p.height, p.width);
@@ -139,8 +139,9 @@ std::vector<double> reference(const FilterProblem& p, const std::vector<double>&
                      images[(n * p.height + row) * p.width + column];
             }
           }
-          if (p.activation == Activation::relu || p.activation == Activation::relu6) sum = std::fmax(sum, 0);
-          if (p.activation == Activation::relu6) sum = std::fmin(sum, 6);
+          const Activation activation = p.epilogue.activation;
+          if (activation == Activation::relu || activation == Activation::relu6) sum = std::fmax(sum, 0);
+          if (activation == Activation::relu6) sum = std::fmin(sum, 6);
           if (p.dtype == ImageType::uint8) sum = std::fmin(std::fmax(std::nearbyint(sum), 0), 255);
           result.push_back(sum);
         }
@@ -172,8 +173,8 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
                               bytes ? 255 : most, 1, image_values);
   const auto filters = fill<F>(p.filter_elements(), 0, line.seed + 1, bytes ? -1 : -most, bytes ? 1 : most,
                                bytes ? 0.25 : 1, filter_values);
-  const auto bias =
-      fill<F>(p.has_bias ? p.filters : 0, 0, line.seed + 2, -most, most, bytes ? 0.5 : 1, bias_values);
+  const auto bias = fill<F>(p.epilogue.has_bias ? p.filters : 0, 0, line.seed + 2, -most, most,
+                            bytes ? 0.5 : 1, bias_values);
   const std::vector<double> expected = reference(p, image_values, filter_values, bias_values);
   int failures = 0;
   for (const Plan& plan : plans) {
@@ -183,7 +184,7 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       Buffer<T> result(p.result_elements(), line.offset);
       Pointers pointers;
       pointers.input = images.data, pointers.weight = filters.data, pointers.result = result.data;
-      if (p.has_bias) pointers.bias = bias.data;
+      if (p.epilogue.has_bias) pointers.epilogue.bias = bias.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
       launch_gpu(plan, p, pointers, Stream());
       return compare<T>(expected, result.data);

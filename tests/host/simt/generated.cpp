@@ -22,12 +22,15 @@ struct Kernel {
   void (*run)(const Pointers&, long long batch);
 };
 
-#define CONVX_KERNEL_ENTRY(kernel, line, ...)                                                        \
-  {#kernel, line, Tiling{__VA_ARGS__}, [](const Pointers& pointers, long long batch) {               \
-     using Element = kernel##_parts::Element;                                                        \
-     kernel##_parts::kernel(                                                                         \
-         static_cast<const Element*>(pointers.input), static_cast<const Element*>(pointers.weight),  \
-         static_cast<const Element*>(pointers.bias), static_cast<Element*>(pointers.result), batch); \
+#define CONVX_KERNEL_ENTRY(kernel, line, ...)                                          \
+  {#kernel, line, Tiling{__VA_ARGS__}, [](const Pointers& pointers, long long batch) { \
+     using Element = kernel##_parts::Element;                                          \
+     kernel##_parts::kernel(static_cast<const Element*>(pointers.input),               \
+                            static_cast<const Element*>(pointers.weight),              \
+                            static_cast<const Element*>(pointers.epilogue.bias),       \
+                            static_cast<const Element*>(pointers.epilogue.scale),      \
+                            static_cast<const Element*>(pointers.epilogue.residual),   \
+                            static_cast<Element*>(pointers.result), batch);            \
    }},
 const Kernel kKernels[] = {CONVX_GENERATED_LIST(CONVX_KERNEL_ENTRY)};
 

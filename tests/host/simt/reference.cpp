@@ -87,8 +87,12 @@ std::vector<double> reference(const ConvProblem& problem, const Operands& operan
       for (int64_t i = 0; i < problem.output_elements(); ++i) {
         const int64_t channel =
             problem.layout == Layout::nhwc ? i % problem.out_channels : i / plane % problem.out_channels;
-        const double sum = result[i] + (problem.has_bias ? operands.bias[channel] : 0);
-        result[i] = activate(sum, problem.activation);
+        const convx::Epilogue& epilogue = problem.epilogue;
+        const double scaled = result[i] * (epilogue.has_scale ? operands.scale[channel] : 1) +
+                              (epilogue.has_bias ? operands.bias[channel] : 0);
+        const double residual = epilogue.has_residual ? operands.residual[i] : 0;
+        result[i] = epilogue.residual_after_activation ? activate(scaled, epilogue.activation) + residual
+                                                       : activate(scaled + residual, epilogue.activation);
       }
       break;
     }

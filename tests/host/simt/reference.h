@@ -8,7 +8,7 @@
 namespace simt_test {
 
 struct Operands {
-  std::vector<double> input, weight, bias, output_grad;  // those that the operation reads
+  std::vector<double> input, weight, bias, scale, residual, output_grad;  // those that the operation reads
 };
 
 // The result of problem.operation, before it is rounded to the problem's dtype.

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/epilogue.h"
 #include "plan/launch.h"
 #include "problem/device.h"
 #include "problem/sweep.h"
@@ -28,10 +29,9 @@ constexpr int64_t kOverread = 64;
 
 struct Job {
   DType dtype;
-  Activation activation;
   const void* source;
   const void* weight;  // in blocks of the order "crsk filters"
-  const void* bias;    // null without
+  EpilogueArguments<void> epilogue;
   void* result;
   void* workspace;  // packed planes of `images` images, in accumulators; null where the source is read itself
   Sweep sweep;

@@ -49,8 +49,7 @@ struct RowProducts {
   // between.
   CONVX_INLINE void store_positions(const A* sums, int64_t begin, int64_t count, int64_t channel,
                                     T* target) const {
-    const Epilogue<A> epilogue{job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0),
-                               job.activation};
+    const ChannelEpilogue<T> epilogue(job.epilogue, channel);
     for (int64_t i = 0; i < count;) {
       const int64_t row = (begin + i) / plane.pitch, column = begin + i - row * plane.pitch;
       const int64_t run = minimum(s.result_width - column, count - i);

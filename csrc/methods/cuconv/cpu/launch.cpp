@@ -10,10 +10,9 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool forward = problem.operation == Operation::forward;
   Job job{};
   job.dtype = problem.dtype;
-  job.activation = forward ? problem.activation : Activation::none;
   job.source = forward ? pointers.input : pointers.output_grad;
   job.weight = pointers.packed_weight;
-  job.bias = forward ? pointers.bias : nullptr;
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
   job.result = pointers.result;
   job.workspace = plan.workspace_bytes > 0 ? pointers.workspace : nullptr;
   job.sweep = sweep_of(problem);

@@ -1,4 +1,4 @@
-// From a tile of sums in shared memory to results: bias, activation and stores along rows.
+// From a tile of sums in shared memory to results: the epilogue and stores along rows.
 #pragma once
 #include "methods/cuconv/tensor/arguments.cuh"
 #include "methods/epilogue.cuh"
@@ -56,7 +56,7 @@ class Finish {
           const int own = min(row + r * kDown, filters - 1);
           take<Count>(sums_ + own * Tile::kSumPitch + column, values[r]);
           if constexpr (Last) {
-            const float shift = a_.bias == nullptr ? 0.0f : widen(a_.bias[first_filter + own]);
+            const float shift = bias_of(a_.epilogue, first_filter + own);
             CONVX_UNROLL
             for (int i = 0; i < Count; ++i) values[r][i] += shift;
           }
@@ -65,7 +65,19 @@ class Finish {
         CONVX_UNROLL
         for (int r = 0; r < kRows; ++r, own += kDown * a_.result_plane) {
           if (row + r * kDown >= filters) break;
-          if constexpr (Last) activate(values[r], a_.activation);
+          if constexpr (Last) {
+            finish(
+                values[r], a_.epilogue, [&](int) { return first_filter + row + r * kDown; },
+                [&](T(&residuals)[Count]) {
+                  if (whole) {
+                    read_residuals(a_.epilogue, own, residuals);
+                  } else {
+                    const int begin = static_cast<int>(task_.first_pixel - pixel),
+                              end = static_cast<int>(task_.end_pixel - pixel);
+                    read_residuals(a_.epilogue, own, begin, end, residuals);
+                  }
+                });
+          }
           put<Count>(own, values[r], pixel, whole);
         }
       }

@@ -15,7 +15,6 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
   Arguments<T> a{};
   a.source = static_cast<const T*>(operands.source);
   a.filters = static_cast<const unsigned char*>(operands.weight);
-  a.bias = static_cast<const T*>(operands.bias);
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<float*>(operands.partial);
   a.results = s.results();
@@ -51,7 +50,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
                       is_aligned(target, static_cast<size_t>(neighbours * element_bytes));
     if (fits && a.neighbours == 0) a.neighbours = number(neighbours);
   }
-  a.activation = operands.activation;
+  a.epilogue = operands.finishing<T>();
   return a;
 }
 

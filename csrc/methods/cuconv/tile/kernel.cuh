@@ -163,8 +163,9 @@ class TileBlock : Feed {
       if (a.partial != nullptr) {
         a.partial[index] = total;
       } else {
-        if (a.bias != nullptr) total += widen(a.bias[task.first_filter + filter]);
-        a.result[index] = narrow<T>(activate(total, a.activation));
+        const int64_t channel = task.first_filter + filter;
+        a.result[index] =
+            finished(total + bias_of(a.epilogue, channel), a.epilogue, channel, a.result + index);
       }
     }
   }

@@ -25,7 +25,6 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
     a.source_end = a.source_offset + s.batch * s.all_source_channels() * s.source_plane();
   }
   a.weight = static_cast<const T*>(operands.weight);
-  a.bias = static_cast<const T*>(operands.bias);
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
@@ -56,7 +55,7 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   a.weight_pitch = number(g.weight_pitch), a.stage = number(g.stage);
   a.table_words = number(g.table_bytes / 4), a.part = number(t.part);
   a.divide_values = divide_by(a.wide_weights ? g.reduction / 4 : g.reduction);
-  a.activation = operands.activation;
+  a.epilogue = operands.finishing<T>();
   return a;
 }
 

@@ -51,7 +51,6 @@ struct ChannelsShape {
   // Units are batch * row_tiles, split evenly: the first longer_slices have one more than slice_units.
   uint32_t slice_units, longer_slices;
   bool turn_filter;
-  Activation activation;
   FastDivide divide_vectors, divide_row_tiles,
       divide_blocks;        // by channels / Channels, by row_tiles, by blocks
   FastDivide filter_words;  // of all channels
@@ -152,12 +151,13 @@ CONVX_DEVICE void add_row(const Pixel (&row)[SourceColumns], const uint32_t* own
 // Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
 // words of its own: an odd number, so that a tap's lie in different banks. Staged ones are copied to shared
 // memory by the whole block first.
-// Depth is the number of source rows in flight. Without AnyActivation, there are none, relu and relu6: the
-// code of the others costs registers.
+// Depth is the number of source rows in flight. Without AnyEpilogue, there are a bias and none, relu and
+// relu6: the code of the others costs registers.
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
-          bool Resident, bool Staged, int Blocks, bool AnyActivation>
+          bool Resident, bool Staged, int Blocks, bool AnyEpilogue>
 CONVX_KERNEL(kThreads, CONVX_TIGHT_BLOCKS(Blocks))
-channels_last(const T* source, const T* weight, const T* bias, T* result, ChannelsShape shape) {
+channels_last(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* result,
+              ChannelsShape shape) {
   using Axis = TileAxis<Filter, Stride, Transposed>;
   using Pixel = Lane<T, Channels>;
   constexpr int kTaps = Filter * Filter;
@@ -244,8 +244,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   }
   float offset[Channels];
   CONVX_UNROLL
-  for (int v = 0; v < Channels; ++v) offset[v] = bias ? widen(bias[channel + v]) : 0.0f;
-  const bool clamped = shape.activation == Activation::relu || shape.activation == Activation::relu6;
+  for (int v = 0; v < Channels; ++v) offset[v] = epilogue.bias ? widen(epilogue.bias[channel + v]) : 0.0f;
+  const bool clamped = epilogue.activation == Activation::relu || epilogue.activation == Activation::relu6;
 
   for (;;) {
     Unit next = unit;
@@ -288,10 +288,21 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         // Row i completes result row o.
         if (Axis::last_source(o) != i) return;
         if (unit.y + o < 0 || unit.y + o >= shape.result_height) return;
-        if constexpr (AnyActivation) {
-          activate(sum[o], shape.activation);
+        char* const line = unit.result + o * result_pitch;
+        if constexpr (AnyEpilogue) {
+          finish(
+              sum[o], epilogue, [&](int i) { return channel + i % Channels; },
+              [&](T(&residuals)[Columns* Channels]) {
+                CONVX_UNROLL
+                for (int t = 0; t < Columns; ++t) {
+                  T own[Channels] = {};
+                  if (result_inside >> t & 1) read_residuals(epilogue, line + t * pixel_pitch, own);
+                  CONVX_UNROLL
+                  for (int v = 0; v < Channels; ++v) residuals[t * Channels + v] = own[v];
+                }
+              });
         } else if (clamped) {
-          const bool capped = shape.activation == Activation::relu6;
+          const bool capped = epilogue.activation == Activation::relu6;
           CONVX_UNROLL
           for (int t = 0; t < Columns * Channels; ++t) {
             float& value = sum[o][t];
@@ -299,7 +310,6 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
             if (capped) value = value > 6.0f ? 6.0f : value;
           }
         }
-        char* const line = unit.result + o * result_pitch;
         CONVX_UNROLL
         for (int t = 0; t < Columns; ++t) {
           if (result_inside >> t & 1) {

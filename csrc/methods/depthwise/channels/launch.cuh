@@ -34,7 +34,6 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
     shape.longer_slices = units % slices;
     const int64_t vectors = problem.in_channels / Channels;
     shape.blocks = static_cast<uint32_t>((vectors * shape.column_tiles + kThreads - 1) / kThreads);
-    shape.activation = gradient ? Activation::none : problem.activation;
     shape.divide_vectors = FastDivide(static_cast<uint32_t>(vectors));
     shape.filter_words = FastDivide(static_cast<uint32_t>(vectors * Filter * Filter));
     shape.divide_blocks = FastDivide(shape.blocks);
@@ -44,7 +43,7 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
                       kTile.resident, is_staged(Filter, Size), kTile.blocks, Size == kSmall>,
         "depthwise channels", Grid{shape.blocks * slices}, kThreads, 0, stream,
         static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
-        static_cast<const T*>(pointers.weight), static_cast<const T*>(gradient ? nullptr : pointers.bias),
+        static_cast<const T*>(pointers.weight), epilogue_arguments<T>(problem, pointers),
         static_cast<T*>(pointers.result), shape);
   }
 }

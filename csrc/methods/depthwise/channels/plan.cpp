@@ -75,15 +75,16 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const bool half = problem.dtype != DType::float32;
   const bool pairs = half && problem.in_channels % 2 == 0;
   const int64_t lane_channels = pairs ? 2 : 1;
-  const bool long_activation =
-      problem.operation == Operation::forward && problem.activation != Activation::none &&
-      problem.activation != Activation::relu && problem.activation != Activation::relu6;
+  const Activation activation = problem.epilogue.activation;
+  const bool long_epilogue =
+      problem.epilogue.is_more_than_bias() ||
+      (activation != Activation::none && activation != Activation::relu && activation != Activation::relu6);
   for (const channels::TileSize size :
        {channels::kLarge, channels::kSmall, channels::kWide, channels::kMedium, channels::kTiny}) {
     const Tile tile =
         channels::tile_of(static_cast<int>(filter), static_cast<int>(stride), transposed, pairs, size);
     // One channel a lane of 16 bits is for odd channel counts: the small tile will do.
-    if (tile.columns == 0 || (long_activation && size != channels::kSmall)) continue;
+    if (tile.columns == 0 || (long_epilogue && size != channels::kSmall)) continue;
     if (half && !pairs && size != channels::kSmall) continue;
     const int64_t height =
         gradient ? problem.in_height + (transposed ? problem.padding_top % stride : 0) : problem.out_height;

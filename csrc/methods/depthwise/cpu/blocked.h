@@ -120,24 +120,30 @@ struct BlockedRows {
                     AxisH::kSources);
     const int64_t target_rows = minimum(job.target_height, tiles_per_band * kTileH);
     Scratch source_memory(source_rows * row_bytes);
-    Scratch target_memory(target_rows * job.target_width * L * static_cast<int64_t>(sizeof(A)));
+    const int64_t target_elements = target_rows * job.target_width * L;
+    // Residuals are brought to the same form, behind the results.
+    const bool adds = (job.epilogue.more & (kResidualBefore | kResidualAfter)) != 0;
+    Scratch target_memory((adds ? 2 : 1) * target_elements * static_cast<int64_t>(sizeof(A)));
     A* source = source_memory.as<A>();
     A* target = target_memory.as<A>();
     alignas(64) A weight[kTaps * L];
-    A bias[L];
+    A bias[L], scale[L];
     const ChannelBlock<T> from{job.channels_last, job.channels, job.source_width,
                                job.source_height * job.source_width};
     const ChannelBlock<T> to{job.channels_last, job.channels, job.target_width,
                              job.target_height * job.target_width};
     ChannelTile<A> tile;
-    tile.bias = job.bias != nullptr ? bias : nullptr;
     tile.weight = weight;
     tile.pixel = L;
     tile.source_row = job.source_width * L;
     tile.target_row = job.target_width * L;
     tile.block_begin = 0;
     tile.block_end = 1;
-    tile.activation = job.activation;
+    tile.epilogue = job.epilogue;
+    if (job.epilogue.bias != nullptr) tile.epilogue.bias = bias;
+    if (job.epilogue.shift != nullptr) tile.epilogue.shift = bias;
+    if (job.epilogue.scale != nullptr) tile.epilogue.scale = scale;
+    tile.epilogue.residual_distance = target_elements * static_cast<int64_t>(sizeof(A));
     tile.ahead = tile.target_ahead = 0;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t band = task % bands, block = task / bands % blocks, image = task / bands / blocks;
@@ -153,7 +159,16 @@ struct BlockedRows {
       from.gather(static_cast<const T*>(job.source), image, channel, source_begin, source_end, source);
       pack_channel_weights(static_cast<const T*>(job.weight), kTaps, job.channels, block, block + 1,
                            job.flipped, weight);
-      if (job.bias != nullptr) store<L>(bias, load<L>(static_cast<const T*>(job.bias) + channel));
+      const void* const biases = job.epilogue.scale != nullptr ? job.epilogue.shift : job.epilogue.bias;
+      if (biases != nullptr) store<L>(bias, load<L>(static_cast<const T*>(biases) + channel));
+      if (job.epilogue.scale != nullptr) {
+        store<L>(scale, load<L>(static_cast<const T*>(job.epilogue.scale) + channel));
+      }
+      if (adds) {
+        const T* const residuals =
+            residual_of(static_cast<const T*>(job.result), job.epilogue.residual_distance);
+        to.gather(residuals, image, channel, target_begin, target_end, target + target_elements);
+      }
       for (int64_t row_tile = first_tile; row_tile <= last_tile; ++row_tile) {
         tile.rows = rows_of(row_tile);
         for (int64_t column = 0; column < column_tiles; ++column) {

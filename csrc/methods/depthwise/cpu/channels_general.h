@@ -15,6 +15,7 @@ struct ChannelGeneral {
   const Job& job;
   int64_t taps = job.filter_height * job.filter_width;
   int64_t blocks = ceil_divide(job.channels, L);
+  Ending<T> ending{job.epilogue};
 
   int64_t tasks() const { return job.batch * job.target_height; }
 
@@ -29,7 +30,7 @@ struct ChannelGeneral {
     CONVX_UNROLLED
     for (int b = 0; b < Count; ++b) {
       channel[b] = minimum((block + b) * L, job.channels - L);
-      sum[b] = job.bias != nullptr ? load<L>(static_cast<const T*>(job.bias) + channel[b]) : V{};
+      sum[b] = begin_of<T, L>(job.epilogue, channel[b]);
     }
     for (int64_t f = 0; f < job.filter_height; ++f) {
       if (rows[f] < 0) continue;
@@ -44,7 +45,10 @@ struct ChannelGeneral {
       }
     }
     CONVX_UNROLLED
-    for (int b = 0; b < Count; ++b) store<L>(target + channel[b], activate<A, L>(sum[b], job.activation));
+    for (int b = 0; b < Count; ++b) {
+      const V scaled = rescaled<T, L>(sum[b], job.epilogue, channel[b]);
+      store<L>(target + channel[b], ending.template operator()<L>(scaled, target + channel[b]));
+    }
   }
 
   void run(int64_t begin, int64_t end) const {

@@ -63,13 +63,12 @@ template <class T>
 struct ChannelTile {
   const T* source;  // channel 0 of the tile's first source pixel
   T* target;
-  const T* bias;
   const Accumulator<T>* weight;           // [block][tap][lane]
   int64_t source_row, target_row, pixel;  // distances in elements; pixel is the number of channels
   int64_t block_begin, block_end;
   int64_t ahead, target_ahead;  // distances of the rows to prefetch, 0 for none
   TileSpan rows, columns;
-  Activation activation;
+  EpilogueArguments<void> epilogue;
 };
 
 template <class T, int Filter, int Stride, bool Transposed, int TileH, int TileW, bool Inside>
@@ -82,11 +81,12 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
   // The taps that a source row meets stay in registers where there are enough beside the sums: as operands in
   // memory they would take one load for every multiply-add.
   constexpr bool kHeld = TileH * (TileW + Filter) + 2 <= kRegisters;
+  const Ending<T> ending(tile.epilogue);
   const A* weight = tile.weight;
   for (int64_t block = tile.block_begin; block < tile.block_end; ++block, weight += Filter * Filter * L) {
     const int64_t channel = minimum(block * L, tile.pixel - L);  // the last block may repeat channels
     V sum[TileH][TileW];
-    const V start = tile.bias != nullptr ? load<L>(tile.bias + channel) : V{};
+    const V start = begin_of<T, L>(tile.epilogue, channel);
     CONVX_UNROLLED
     for (int h = 0; h < TileH; ++h) {
       CONVX_UNROLLED
@@ -156,7 +156,8 @@ __attribute__((noinline)) void run_tile(const ChannelTile<T>& tile) {
       CONVX_UNROLLED
       for (int w = 0; w < TileW; ++w) {
         if (!Inside && (w < tile.columns.begin || w >= tile.columns.end)) continue;
-        store<L>(row + w * tile.pixel, activate<A, L>(sum[h][w], tile.activation));
+        const V scaled = rescaled<T, L>(sum[h][w], tile.epilogue, channel);
+        store<L>(row + w * tile.pixel, ending.template operator()<L>(scaled, row + w * tile.pixel));
       }
     }
   }
@@ -215,12 +216,11 @@ struct ChannelRows {
     const int64_t per_chunk = job.batch * row_tiles;
     int64_t packed_chunk = -1;
     ChannelTile<T> tile;
-    tile.bias = static_cast<const T*>(job.bias);
     tile.weight = packed;
     tile.pixel = job.channels;
     tile.source_row = job.source_width * job.channels;
     tile.target_row = job.target_width * job.channels;
-    tile.activation = job.activation;
+    tile.epilogue = job.epilogue;
     // The next row of tiles' new source rows, where the tensor does not stay in a second-level cache anyway.
     const int64_t source_bytes =
         job.batch * job.source_height * tile.source_row * static_cast<int64_t>(sizeof(T));

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "methods/depthwise/cpu/columns.h"
+#include "methods/epilogue.h"
 #include "plan/launch.h"
 #include "problem/device.h"
 #include "problem/problem.h"
@@ -19,7 +20,6 @@ enum class Algorithm : uint8_t { general, rows, blocked, reuse };
 struct Job {
   Operation operation;
   DType dtype;
-  Activation activation;
   bool channels_last;
   Algorithm algorithm;
   bool transposed;  // input gradient with a stride
@@ -27,7 +27,7 @@ struct Job {
 
   const void* source;
   const void* weight;
-  const void* bias;
+  EpilogueArguments<void> epilogue;
   const void* target_grad;  // weight gradient alone: the output gradient
   void* result;
   void* workspace;  // weight gradient: slices x weight elements of the accumulator's type, where slices > 1

@@ -12,11 +12,10 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   Job job{};
   job.operation = problem.operation;
   job.dtype = problem.dtype;
-  job.activation = problem.activation;
   job.channels_last = problem.layout == Layout::nhwc;
   job.algorithm = static_cast<Algorithm>(plan["algorithm"]);
   job.weight = pointers.weight;
-  job.bias = pointers.bias;
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
   job.result = pointers.result;
   job.workspace = pointers.workspace;
   job.batch = problem.batch;
@@ -44,8 +43,6 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
     job.target_grad = pointers.output_grad;
   } else if (problem.operation == Operation::input_grad) {
     job.source = pointers.output_grad;
-    job.bias = nullptr;
-    job.activation = Activation::none;
   }
   std::optional<Columns> columns;
   if (job.algorithm == Algorithm::general) {

@@ -136,7 +136,7 @@ struct PlaneGeneral {
   }
 
   // line: memory for a row of targets.
-  CONVX_INLINE void finish_row(const A* sums, T* target, int64_t step, const Epilogue<A>& epilogue,
+  CONVX_INLINE void finish_row(const A* sums, T* target, int64_t step, const ChannelEpilogue<T>& epilogue,
                                A* line) const {
     if (columns.target_step == 1 && columns.target_count == 1) {
       return store_row<T>(sums, target, job.target_width, step, epilogue);
@@ -186,8 +186,7 @@ struct PlaneGeneral {
           add_row(packed, rows, row - band_begin, weight, m == 0, sums + (row - band_begin) * sums_of_row);
         }
       }
-      const Epilogue<A> epilogue{job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0),
-                                 job.activation};
+      const ChannelEpilogue<T> epilogue(job.epilogue, channel);
       const PlaneView to =
           PlaneView::of(job, image, channel, target_channels, job.target_height * job.target_width);
       for (int64_t row = band_begin; row < band_end; ++row) {

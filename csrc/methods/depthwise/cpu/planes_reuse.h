@@ -179,7 +179,7 @@ struct PlaneReuse {
       const int64_t source_plane = image_channel / target_channels * job.channels + channel / job.multiplier;
       const int64_t band_begin = job.target_height * (task % bands) / bands;
       const int64_t band_end = job.target_height * (task % bands + 1) / bands;
-      const float bias = job.bias != nullptr ? static_cast<const float*>(job.bias)[channel] : 0.0f;
+      const float bias = ChannelEpilogue<float>::parameter(job.epilogue.bias, channel, 0);
       const ReuseRows rows{
           static_cast<const float*>(job.source) + source_plane * job.source_height * width,
           static_cast<float*>(job.result) + (image_channel * job.target_height + band_begin) * width,
@@ -188,15 +188,19 @@ struct PlaneReuse {
           band_begin - job.pad_top,
           band_end - band_begin};
       width <= kVectors* L ? strips<true>(rows, channel, bias) : strips<false>(rows, channel, bias);
-      if (job.activation != Activation::none) activate_band(rows.target, rows.target_count * width);
+      if (job.epilogue.activation != Activation::none || job.epilogue.more != 0) {
+        finish_band(channel, rows.target, rows.target_count * width);
+      }
     }
   }
 
   // Apart from the sums, which leave no registers for it; a band is in the nearest cache then.
-  void activate_band(float* target, int64_t count) const {
+  void finish_band(int64_t channel, float* target, int64_t count) const {
+    const ChannelEpilogue<float> epilogue(job.epilogue, channel, true);
     for (int64_t i = 0; i < count; i += L) {
       const Part part = first_lanes<L>(count - i);
-      store_part<L>(target + i, activate<float, L>(load_part<L>(target + i, part), job.activation), part);
+      const V sums = load_part<L>(target + i, part);
+      store_part<L>(target + i, epilogue.template operator()<L>(sums, target + i, count - i), part);
     }
   }
 };

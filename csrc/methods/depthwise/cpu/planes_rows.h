@@ -52,7 +52,7 @@ struct PlaneRows {
   }
 
   template <int Rows>
-  CONVX_INLINE void rows(const A* packed, const A* weight, const Epilogue<A>& epilogue, int64_t row,
+  CONVX_INLINE void rows(const A* packed, const A* weight, const ChannelEpilogue<T>& epilogue, int64_t row,
                          T* target, const T* target_end) const {
     V sum[Rows];
     for (int64_t block = 0; block < column_blocks; ++block) {
@@ -63,11 +63,11 @@ struct PlaneRows {
       CONVX_UNROLLED
       for (int h = 0; h < Rows; ++h) {
         T* address = target + (row + h) * job.target_width + column;
-        const V value = epilogue.template operator()<L>(sum[h]);
         if (address + L <= target_end) {
-          store<L>(address, value);
+          store<L>(address, epilogue.template operator()<L>(sum[h], address));
         } else {
-          store_some<L>(address, value, job.target_width);
+          const int64_t count = job.target_width;
+          store_some<L>(address, epilogue.template operator()<L>(sum[h], address, count), count);
         }
       }
     }
@@ -98,8 +98,7 @@ struct PlaneRows {
       for (int t = 0; t < Filter * Filter; ++t) {
         weight[t] = widen(weights[job.flipped ? Filter * Filter - 1 - t : t]);
       }
-      const Epilogue<A> epilogue{job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0),
-                                 job.activation};
+      const ChannelEpilogue<T> epilogue(job.epilogue, channel);
       T* target = static_cast<T*>(job.result) + image_channel * plane + band_begin * job.target_width;
       const T* target_end = target + height * job.target_width;
       int64_t row = 0;
@@ -161,7 +160,7 @@ struct PlaneRowsTransposed {
                     static_cast<int64_t>(sizeof(A)));
     A* finished = scratch.as<A>();
     A* packed = finished + kTile * row_elements;
-    const Epilogue<A> epilogue{A(0), Activation::none};
+    const ChannelEpilogue<T> epilogue(job.epilogue, 0);  // of a gradient: none
     for (int64_t task = begin; task < end; ++task) {
       const int64_t plane = task / bands;
       const int64_t band_begin = first_row + task % bands * band_rows;

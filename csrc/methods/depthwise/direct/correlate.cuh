@@ -58,7 +58,6 @@ struct CorrelateShape {
   int multiplier;  // forward: results that read one source channel
   int sources;     // input gradient: source channels that one result channel sums over
   bool channels_last;
-  Activation activation;
   // How a block's threads are laid out, and the part of the filter held in shared memory at a time.
   int block_tiles, block_channels, block_images, window_rows, window_chunks;
   FastDivide divide_inner, divide_outer;                                  // of a thread's index
@@ -185,7 +184,7 @@ CONVX_DEVICE void add_taps(const A (&window)[Columns + kChunk], const bool (&use
 // columns are one load.
 template <class T, bool Gradient, int Rows, int Columns, bool Wide>
 CONVX_KERNEL(256, 1)
-correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateShape shape) {
+correlate(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* result, CorrelateShape shape) {
   static_assert(!Wide || Columns == 4, "a wide load is four columns");
   using A = Accumulator<T>;
   CONVX_DYNAMIC_SHARED(shared);
@@ -193,7 +192,7 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
 
   shape.template keep_per_lane<Gradient>();
   keep_per_lane(weight);
-  keep_per_lane(bias);
+  keep_per_lane(epilogue.bias);
   keep_per_lane(result);
   const Place place = place_of<Gradient, Rows, Columns>(shape);
   const int channel_begin = place.channel_begin, channel = place.channel;
@@ -301,17 +300,31 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
   }
   if (!active) return;
 
-  const A offset = bias ? A(widen(bias[channel])) : A(0);
+  const A offset = bias_of(epilogue, channel);
   T* const result_plane = result + image * shape.result_image + channel * shape.result_plane;
   CONVX_UNROLL
   for (int o = 0; o < Rows; ++o) {
     const int y = shape.rows.result_step * (u_row + shape.rows.spacing * o) + residue_row;
     if (y >= shape.rows.result_size) continue;
     T* const line = result_plane + y * shape.result_row;
+    const auto column = [&](int c) {
+      return shape.columns.result_step * (u_column + shape.columns.spacing * c) + residue_column;
+    };
+    CONVX_UNROLL
+    for (int c = 0; c < Columns; ++c) sum[o][c] += offset;
+    finish(
+        sum[o], epilogue, [&](int) { return channel; },
+        [&](T(&residuals)[Columns]) {
+          CONVX_UNROLL
+          for (int c = 0; c < Columns; ++c) {
+            const T* const place = line + int64_t(column(c)) * shape.result_column;
+            residuals[c] = T{};
+            if (column(c) < shape.columns.result_size) residuals[c] = *residual_of(epilogue, place);
+          }
+        });
     Vector<T, Columns> values;
     CONVX_UNROLL
-    for (int c = 0; c < Columns; ++c)
-      values.element[c] = narrow<T>(activate(sum[o][c] + offset, shape.activation));
+    for (int c = 0; c < Columns; ++c) values.element[c] = narrow<T>(sum[o][c]);
     if constexpr (Wide) {
       // result_size % 4 == 0 and consecutive results: a tile is whole.
       if (shape.columns.result_step == 1 && shape.columns.result_size % 4 == 0) {
@@ -321,7 +334,7 @@ correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateS
     }
     CONVX_UNROLL
     for (int c = 0; c < Columns; ++c) {
-      const int x = shape.columns.result_step * (u_column + shape.columns.spacing * c) + residue_column;
+      const int x = column(c);
       if (x < shape.columns.result_size) line[int64_t(x) * shape.result_column] = values.element[c];
     }
   }

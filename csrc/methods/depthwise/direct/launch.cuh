@@ -60,7 +60,6 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.multiplier = static_cast<int>(problem.out_channels_per_group());
   shape.sources = Gradient ? shape.multiplier : 1;
   shape.channels_last = problem.layout == Layout::nhwc;
-  shape.activation = Gradient ? Activation::none : problem.activation;
   shape.block_tiles = static_cast<int>(plan["tiles"]);
   shape.block_channels = static_cast<int>(plan["channels"]);
   shape.block_images = static_cast<int>(plan["images"]);
@@ -89,9 +88,8 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
   launch_in_turn(correlate<T, Gradient, Rows, Columns, Wide>, "depthwise direct",
                  Grid{static_cast<uint32_t>(blocks)}, static_cast<uint32_t>(plan["threads"]), shared_bytes,
                  stream, static_cast<const T*>(Gradient ? pointers.output_grad : pointers.input),
-                 static_cast<const T*>(pointers.weight),
-                 static_cast<const T*>(Gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result),
-                 shape);
+                 static_cast<const T*>(pointers.weight), epilogue_arguments<T>(problem, pointers),
+                 static_cast<T*>(pointers.result), shape);
 }
 
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>

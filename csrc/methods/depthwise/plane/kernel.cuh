@@ -18,13 +18,12 @@ template <class T>
 struct Arguments {
   const T* source;
   const T* weight;
-  const T* bias;  // null without
   T* result;
   int64_t planes, chunks;
   uint32_t channels, period, slices;
   bool bulk;  // both tensors start at multiples of 16 bytes
   bool flip;
-  Activation activation;
+  EpilogueArguments<T> epilogue;
 };
 
 template <class T, int Lanes, int Filter, int Side>
@@ -101,7 +100,7 @@ plane_kernel(Arguments<T> a) {
       weight[r * Filter + q] = widen(load<T, 1>(filter + (row * Filter + column)).element[0]);
     }
   }
-  const float bias = a.bias != nullptr ? widen(load<T, 1>(a.bias + channel).element[0]) : 0.0f;
+  const float bias = bias_of(a.epilogue, channel);
 
   for (int step = 0; step < steps; ++step) {
     issue(step + kStages - 1);
@@ -119,8 +118,12 @@ plane_kernel(Arguments<T> a) {
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) sum[o][v] = bias;
     }
+    const int planes_here = elements_of(step) / kPlane;
     const auto finish_row = [&](int o) {
-      activate(sum[o], a.activation);
+      finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
+        if (plane >= planes_here) return nullptr;
+        return a.result + first_plane(step) * kPlane + (corner + o * row_step + v * column_step);
+      });
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) origin[o * row_step + v * column_step] = narrow<T>(sum[o][v]);
     };

@@ -13,7 +13,6 @@ plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, c
   plane::Arguments<T> a{};
   a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   a.weight = static_cast<const T*>(pointers.weight);
-  a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   a.result = static_cast<T*>(pointers.result);
   const plane::Shares shares = plane::shares_of(problem, static_cast<int>(plan["lanes"]));
   a.planes = problem.batch * problem.in_channels;
@@ -23,7 +22,7 @@ plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, c
   a.slices = static_cast<uint32_t>(plan["slices"]);
   a.bulk = is_aligned(a.source, 16) && is_aligned(a.result, 16);
   a.flip = sweep_of(problem).flipped;
-  a.activation = forward ? problem.activation : Activation::none;
+  a.epilogue = epilogue_arguments<T>(problem, pointers);
   return a;
 }
 

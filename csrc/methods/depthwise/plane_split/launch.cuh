@@ -16,7 +16,6 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   Arguments<T> a{};
   a.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   a.weight = static_cast<const T*>(pointers.weight);
-  a.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   a.result = static_cast<T*>(pointers.result);
   a.planes = static_cast<int>(geometry.planes);
   a.planes_of_block = static_cast<int>(plan["planes"]);
@@ -32,7 +31,7 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   a.strips = divide_by(geometry.strips), a.units = divide_by(geometry.units());
   a.channels = divide_by(view.all_result_channels());
   a.flip = view.flipped;
-  a.activation = forward ? problem.activation : Activation::none;
+  a.epilogue = epilogue_arguments<T>(problem, pointers);
   return a;
 }
 

@@ -13,7 +13,6 @@ template <class T>
 struct Arguments {
   const T* source;
   const T* weight;
-  const T* bias;  // null without
   T* result;
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_result_row, column_shift;
@@ -21,7 +20,7 @@ struct Arguments {
   FastDivide group_lanes, segments, row_tiles, result_channels, multiplier;
   uint32_t units;
   bool flip;
-  Activation activation;
+  EpilogueArguments<T> epilogue;
 };
 
 // One source row of a lane: as elements in memory, as 32-bit words in shuffles.
@@ -174,7 +173,7 @@ strip_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i) weight[i] = widen(load<T, 1>(filter + i).element[0]);
   }
-  const float bias = a.bias != nullptr ? widen(load<T, 1>(a.bias + channel).element[0]) : 0.0f;
+  const float bias = bias_of(a.epilogue, channel);
 
   const int result_row = a.first_result_row + tile * kRows;
   const int result_column = strip * kResults + a.column_shift;
@@ -215,11 +214,19 @@ strip_kernel(Arguments<T> a) {
     for (int o = 0; o < kRows; ++o) {
       const int row = result_row + o;
       if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
-      activate(sum[o], a.activation);
+      T* to = result + (row * a.result_width + result_column);
+      finish(
+          sum[o], a.epilogue, [&](int) { return channel; },
+          [&](T(&residuals)[kResults]) {
+            if constexpr (Shape::kAligned) {
+              if (result_column < a.result_width) read_residuals(a.epilogue, to, residuals);
+            } else {
+              read_residuals(a.epilogue, to, -result_column, a.result_width - result_column, residuals);
+            }
+          });
       Vector<T, kResults> finished;
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);
-      T* to = result + (row * a.result_width + result_column);
       if constexpr (!Shape::kAligned) {
         store_ragged(to, finished, -result_column, a.result_width - result_column);
       } else {

@@ -16,9 +16,9 @@ template <class T>
 struct Call {
   View view;
   int lanes;
-  const T *source, *weight, *bias;
+  const T *source, *weight;
   T* result;
-  Activation activation;
+  EpilogueArguments<T> epilogue;
   Stream stream;
 };
 
@@ -29,7 +29,7 @@ void start(const Call<T>& call) {
   const View& view = call.view;
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
   Arguments<T> a{};
-  a.source = call.source, a.weight = call.weight, a.bias = call.bias, a.result = call.result;
+  a.source = call.source, a.weight = call.weight, a.result = call.result;
   a.source_height = narrow_int(view.source_height), a.source_width = narrow_int(view.source_width);
   a.result_height = narrow_int(view.result_height), a.result_width = narrow_int(view.result_width);
   a.first_source_row = narrow_int(geometry.first_source_row);
@@ -43,7 +43,7 @@ void start(const Call<T>& call) {
   a.multiplier = divide_by(view.exchanges_channels() ? 1 : view.result_channels / view.source_channels);
   a.units = static_cast<uint32_t>(geometry.units);
   a.flip = view.flipped;
-  a.activation = call.activation;
+  a.epilogue = call.epilogue;
   with_lanes(call.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
@@ -99,9 +99,8 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   const bool forward = problem.operation == Operation::forward;
   call.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   call.weight = static_cast<const T*>(pointers.weight);
-  call.bias = static_cast<const T*>(forward ? pointers.bias : nullptr);
   call.result = static_cast<T*>(pointers.result);
-  call.activation = forward ? problem.activation : Activation::none;
+  call.epilogue = epilogue_arguments<T>(problem, pointers);
   call.stream = stream;
   const int filter = static_cast<int>(problem.filter_height);
   auto variant = static_cast<Variant>(plan["variant"]);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/epilogue.h"
 #include "plan/launch.h"
 #include "problem/filter_problem.h"
 
@@ -25,7 +26,7 @@ struct Job {
   Reuse reuse;
   const void* images;
   const void* filters;
-  const void* bias;  // null without
+  EpilogueArguments<void> epilogue;
   void* result;
   int64_t threads;
 };

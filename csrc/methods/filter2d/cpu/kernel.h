@@ -66,7 +66,7 @@ class Kernel {
     zero_over(buffers.zeros, pitch_);
     for (int64_t i = 0; i < problem_.filters * taps; ++i) buffers.weights[i] = parameter(job_.filters, i);
     for (int64_t f = 0; f < problem_.filters; ++f) {
-      buffers.biases[f] = job_.bias == nullptr ? A(0) : parameter(job_.bias, f);
+      buffers.biases[f] = job_.epilogue.bias == nullptr ? A(0) : parameter(job_.epilogue.bias, f);
     }
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % bands_ * band_rows_;
@@ -140,25 +140,37 @@ class Kernel {
   }
 
   // One filter's results of the tile's rows. Whole blocks of accumulators go straight to memory, what is left
-  // or of another type through a buffer.
+  // or of another type through a buffer, and what has more than bias and activation through a buffer of sums.
   void run_tiles(int64_t filter, T* target, int64_t row_count, int64_t count,
                  const Buffers<A>& buffers) const {
     Sweep<A> sweep;
     sweep.rows = buffers.rows;
     sweep.weight = buffers.weights + filter * problem_.filter_height * problem_.filter_width;
-    sweep.epilogue = {buffers.biases[filter], problem_.activation};
+    const bool plain = job_.epilogue.more == 0;
+    sweep.bias = buffers.biases[filter];
+    sweep.activation = plain ? job_.epilogue.activation : Activation::none;
     sweep.row_count = row_count;
     int64_t finished = 0;
-    if constexpr (kInPlace) {
+    if (kInPlace && plain) {
       finished = count / kBlock * kBlock;
       sweep.begin = 0, sweep.end = finished;
-      sweep.result = target, sweep.pitch = problem_.out_width;
+      sweep.result = reinterpret_cast<A*>(target), sweep.pitch = problem_.out_width;
       sweeper_.run(problem_, sweep);
     }
     if (finished == count) return;
     sweep.begin = finished, sweep.end = count;
     sweep.result = buffers.results, sweep.pitch = pitch_;
     sweeper_.run(problem_, sweep);
+    if constexpr (sizeof(T) > 1) {
+      if (!plain) {
+        const ChannelEpilogue<T> epilogue(job_.epilogue, filter, true);
+        for (int64_t h = 0; h < row_count; ++h) {
+          CONVX_SIMD_NAMESPACE::store_row<T>(buffers.results + h * pitch_, target + h * problem_.out_width,
+                                             count, 1, epilogue);
+        }
+        return;
+      }
+    }
     for (int64_t h = 0; h < row_count; ++h) {
       store_row(buffers.results + h * pitch_ + finished, target + h * problem_.out_width + finished,
                 count - finished);

@@ -11,7 +11,7 @@ void launch_cpu(const Plan& plan, const FilterProblem& problem, const Pointers& 
   job.reuse = static_cast<Reuse>(plan["reuse"]);
   job.images = pointers.input;
   job.filters = pointers.weight;
-  job.bias = pointers.bias;
+  job.epilogue = epilogue_arguments<void>(problem.epilogue, pointers.epilogue, pointers.result);
   job.result = pointers.result;
   job.threads = pool.threads;
   switch (isa) {

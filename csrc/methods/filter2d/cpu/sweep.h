@@ -11,7 +11,8 @@ template <class A>
 struct Sweep {
   const A* const* rows;  // of the source, at the column of result column 0
   const A* weight;
-  Epilogue<A> epilogue;
+  A bias;
+  Activation activation;
   int64_t begin, end;  // columns; the last block is computed and written whole
   int64_t row_count;   // rows that are written
   A* result;
@@ -41,7 +42,7 @@ void run_sweep(const FilterProblem& problem, const Sweep<typename Tile::A>& swee
       CONVX_UNROLLED
       for (int v = 0; v < kVectors; ++v) {
         store<L>(sweep.result + h * sweep.pitch + column + v * L,
-                 sweep.epilogue.template operator()<L>(sum[h][v]));
+                 activate<A, L>(sum[h][v] + sweep.bias, sweep.activation));
       }
     }
   }

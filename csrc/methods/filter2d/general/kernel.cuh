@@ -18,7 +18,6 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
-  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;  // padding
@@ -29,7 +28,7 @@ struct Arguments {
   FastDivide group_lanes, segments, row_tiles, divide_dilation_h;
   uint32_t units;
   Border border;
-  Activation activation;
+  EpilogueArguments<FilterElement<T>> epilogue;
 };
 
 // Pixels of one image row for the lanes of a warp; a null row is zeros.
@@ -122,7 +121,7 @@ filter_general_kernel(Arguments<T> a) {
   CONVX_NO_UNROLL
   for (int f = 0; f < a.filters_count; ++f, result += plane, filter += taps) {
     A sum[Rows];
-    const A bias = a.bias != nullptr ? widen(load<F, 1>(a.bias + f).element[0]) : A(0);
+    const A bias = bias_of(a.epilogue, f);
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) sum[o] = bias;
     CONVX_NO_UNROLL
@@ -151,13 +150,26 @@ filter_general_kernel(Arguments<T> a) {
         }
       });
     }
-    uint32_t activation = static_cast<uint32_t>(a.activation);
+    const auto exists = [&](int o) { return makes && result_row + o < a.out_height; };
+    const auto place = [&](int o) {
+      return result + (static_cast<int64_t>(result_row + o) * a.out_width + result_column);
+    };
+    EpilogueArguments<F> epilogue = a.epilogue;
+    uint32_t activation = static_cast<uint32_t>(epilogue.activation);
     if constexpr (sizeof(T) == 8) make_opaque(activation);  // its conditions are not kept across the taps
-    activate(sum, static_cast<Activation>(activation));
+    epilogue.activation = static_cast<Activation>(activation);
+    finish(
+        sum, epilogue, [&](int) { return f; },
+        [&](F(&residuals)[Rows]) {
+          CONVX_UNROLL
+          for (int o = 0; o < Rows; ++o) {
+            residuals[o] = {};
+            if (exists(o)) residuals[o] = residual_of_pixel(epilogue, place(o));
+          }
+        });
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
-      if (!makes || result_row + o >= a.out_height) continue;
-      write_pixel<T>(result + (static_cast<int64_t>(result_row + o) * a.out_width + result_column), sum[o]);
+      if (exists(o)) write_pixel<T>(place(o), sum[o]);
     }
   }
 }

@@ -28,7 +28,6 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   Arguments<T> a{};
   a.images = static_cast<const T*>(pointers.images);
   a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
-  a.bias = static_cast<const FilterElement<T>*>(pointers.bias);
   a.result = static_cast<T*>(pointers.result);
   a.height = narrow_int(problem.height), a.width = narrow_int(problem.width);
   a.out_height = narrow_int(problem.out_height), a.out_width = narrow_int(problem.out_width);
@@ -41,7 +40,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.group_lanes = divide_by(group_lanes), a.segments = divide_by(segments);
   a.row_tiles = divide_by(row_tiles), a.divide_dilation_h = divide_by(problem.dilation_h);
   a.units = static_cast<uint32_t>(problem.images * row_tiles * segments);
-  a.border = problem.border, a.activation = problem.activation;
+  a.border = problem.border;
+  a.epilogue = epilogue_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue, pointers.result);
   constexpr int kBothRows = general_rows(kReuseForms[0], sizeof(T)),
                 kRows = general_rows(kReuseForms[1], sizeof(T));
   if (plan["columns"] != 0) {

@@ -17,7 +17,6 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
-  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;   // padding
@@ -26,7 +25,7 @@ struct Arguments {
   FastDivide segments, chunks;
   uint32_t units;  // warps with work
   Border border;
-  Activation activation;
+  EpilogueArguments<FilterElement<T>> epilogue;
 };
 
 // Whether a lane loads pixel j of its row; it gets the others from its neighbours.
@@ -86,9 +85,10 @@ struct Reader {
 // The result rows of a warp, Rows at a time.
 template <int Lanes, bool Columns, int Rows, bool Edge, class T, int Filter>
 CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& reader,
-                       const float (&tap)[Filter * Filter], float bias, int first_row, int result_column,
+                       const float (&tap)[Filter * Filter], int filter, int first_row, int result_column,
                        T* plane, int lane) {
   const int end = min(first_row + a.chunk_rows, a.out_height);
+  const float bias = bias_of(a.epilogue, filter);
   CONVX_NO_UNROLL
   for (int start = first_row; start < end; start += Rows) {
     float sum[Rows];
@@ -111,11 +111,22 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
         for (int j = 0; j < Filter; ++j) sum[o] = multiply_add(pixel[j], tap[r * Filter + j], sum[o]);
       }
     }
-    activate(sum, a.activation);
+    const auto exists = [&](int o) { return start + o < end && result_column < a.out_width; };
+    const auto place = [&](int o) {
+      return plane + (static_cast<int64_t>(start + o) * a.out_width + result_column);
+    };
+    finish(
+        sum, a.epilogue, [&](int) { return filter; },
+        [&](FilterElement<T>(&residuals)[Rows]) {
+          CONVX_UNROLL
+          for (int o = 0; o < Rows; ++o) {
+            residuals[o] = {};
+            if (exists(o)) residuals[o] = residual_of_pixel(a.epilogue, place(o));
+          }
+        });
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
-      if (start + o >= end || result_column >= a.out_width) continue;
-      write_pixel<T>(plane + (static_cast<int64_t>(start + o) * a.out_width + result_column), sum[o]);
+      if (exists(o)) write_pixel<T>(place(o), sum[o]);
     }
   }
 }
@@ -135,8 +146,7 @@ CONVX_DEVICE void run_bank(const Arguments<T>& a, const Reader<Edge, T, Filter>&
     float tap[Filter * Filter];
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i) tap[i] = widen(load<F, 1>(filter + i).element[0]);
-    const float bias = a.bias != nullptr ? widen(load<F, 1>(a.bias + f).element[0]) : 0.0f;
-    walk<Lanes, Columns, Rows>(a, reader, tap, bias, first_row, result_column, result, lane);
+    walk<Lanes, Columns, Rows>(a, reader, tap, f, first_row, result_column, result, lane);
   }
 }
 

@@ -41,7 +41,6 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   Arguments<T>& a = call.arguments;
   a.images = static_cast<const T*>(pointers.images);
   a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
-  a.bias = static_cast<const FilterElement<T>*>(pointers.bias);
   a.result = static_cast<T*>(pointers.result);
   a.height = narrow_int(problem.height), a.width = narrow_int(problem.width);
   a.out_height = narrow_int(problem.out_height), a.out_width = narrow_int(problem.out_width);
@@ -51,7 +50,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.segments = FastDivide(static_cast<uint32_t>(divide_up(problem.out_width, call.lanes)));
   a.chunks = FastDivide(static_cast<uint32_t>(chunks_of(problem, chunk_rows)));
   a.units = static_cast<uint32_t>(units_of(problem, chunk_rows, call.lanes));
-  a.border = problem.border, a.activation = problem.activation;
+  a.border = problem.border;
+  a.epilogue = epilogue_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue, pointers.result);
   const bool columns = plan["columns"] != 0, rows = plan["rows"] > 1;
   switch (problem.filter_height) {
     case 3:

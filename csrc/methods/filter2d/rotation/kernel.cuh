@@ -14,7 +14,6 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
-  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;  // padding; left with the shift
@@ -24,7 +23,7 @@ struct Arguments {
   FastDivide filters_count, group_lanes, segments, row_tiles;
   uint32_t units;
   Border border;
-  Activation activation;
+  EpilogueArguments<FilterElement<T>> epilogue;
 };
 
 // Reads a lane's columns of image rows.
@@ -144,7 +143,7 @@ filter_rotation_kernel(Arguments<T> a) {
   block_barrier();
 
   A sum[kRows][kColumns];
-  const A bias = a.bias != nullptr ? widen(load<F, 1>(a.bias + f).element[0]) : A(0);
+  const A bias = bias_of(a.epilogue, f);
   CONVX_UNROLL
   for (int o = 0; o < kRows; ++o) {
     CONVX_UNROLL
@@ -185,9 +184,13 @@ filter_rotation_kernel(Arguments<T> a) {
   CONVX_UNROLL
   for (int o = 0; o < kRows; ++o) {
     if (!makes || result_row + o >= a.out_height) continue;
-    activate(sum[o], a.activation);
-    store_row<T, Aligned>(result + static_cast<int64_t>(o) * a.out_width, sum[o],
-                          a.out_width - result_column);
+    T* const to = result + static_cast<int64_t>(o) * a.out_width;
+    finish(
+        sum[o], a.epilogue, [&](int) { return f; },
+        [&](F(&residuals)[kColumns]) {
+          read_residual_row<T, Aligned>(a.epilogue, to, a.out_width - result_column, residuals);
+        });
+    store_row<T, Aligned>(to, sum[o], a.out_width - result_column);
   }
 }
 

@@ -27,7 +27,6 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   Arguments<T> a{};
   a.images = static_cast<const T*>(pointers.images);
   a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
-  a.bias = static_cast<const FilterElement<T>*>(pointers.bias);
   a.result = static_cast<T*>(pointers.result);
   a.height = narrow_int(problem.height), a.width = narrow_int(problem.width);
   a.out_height = narrow_int(problem.out_height), a.out_width = narrow_int(problem.out_width);
@@ -38,7 +37,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.filters_count = divide_by(problem.filters), a.group_lanes = divide_by(geometry.group_lanes);
   a.segments = divide_by(geometry.segments), a.row_tiles = divide_by(geometry.row_tiles);
   a.units = static_cast<uint32_t>(geometry.units);
-  a.border = problem.border, a.activation = problem.activation;
+  a.border = problem.border;
+  a.epilogue = epilogue_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue, pointers.result);
   // A tensor may start anywhere, which only shows here.
   const auto divides = [](const void* pointer) {
     return is_aligned(pointer, std::min<size_t>(sizeof(T) * kColumns, 16));

@@ -15,7 +15,6 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
-  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top;   // result row 0 has its first tap at image row -top
@@ -25,7 +24,7 @@ struct Arguments {
   FastDivide group_lanes, stack, segments, row_stacks, filter_groups;
   uint32_t units;
   Border border;
-  Activation activation;
+  EpilogueArguments<FilterElement<T>> epilogue;
 };
 
 // What a lane makes, and where.
@@ -137,8 +136,7 @@ filter_strip_kernel(Arguments<T> a) {
   CONVX_NO_UNROLL
   for (int f = 0; f < filters; ++f, result += plane) {
     Taps<Filter> filter(taps, f);
-    const float bias =
-        a.bias != nullptr ? widen(load<FilterElement<T>, 1>(a.bias + first_filter + f).element[0]) : 0.0f;
+    const float bias = bias_of(a.epilogue, first_filter + f);
     float sum[kRows][kColumns];
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
@@ -178,8 +176,12 @@ filter_strip_kernel(Arguments<T> a) {
       constexpr int o = i - (Filter - 1);
       if constexpr (o >= 0) {
         if (o < made) {
-          activate(sum[o], a.activation);
           T* to = result + static_cast<int64_t>(o) * a.out_width;
+          finish(
+              sum[o], a.epilogue, [&](int) { return first_filter + f; },
+              [&](FilterElement<T>(&residuals)[kColumns]) {
+                read_residual_row<T, kAligned>(a.epilogue, to, a.out_width - place.result_column, residuals);
+              });
           if constexpr (kAligned) {
             store_strip<T, kColumns>(to, sum[o]);
           } else {

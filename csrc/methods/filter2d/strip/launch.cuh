@@ -53,7 +53,6 @@ Call<T> call_of(const Plan& plan, const FilterProblem& problem, const FilterPoin
   Arguments<T>& a = call.arguments;
   a.images = static_cast<const T*>(pointers.images);
   a.filters = static_cast<const FilterElement<T>*>(pointers.filters);
-  a.bias = static_cast<const FilterElement<T>*>(pointers.bias);
   a.result = static_cast<T*>(pointers.result);
   a.height = narrow_int(problem.height), a.width = narrow_int(problem.width);
   a.out_height = narrow_int(problem.out_height), a.out_width = narrow_int(problem.out_width);
@@ -65,7 +64,8 @@ Call<T> call_of(const Plan& plan, const FilterProblem& problem, const FilterPoin
   a.segments = divide_by(cut.segments), a.row_stacks = divide_by(geometry.row_stacks);
   a.filter_groups = divide_by(geometry.filter_groups);
   a.units = static_cast<uint32_t>(geometry.units);
-  a.border = problem.border, a.activation = problem.activation;
+  a.border = problem.border;
+  a.epilogue = epilogue_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue, pointers.result);
   return call;
 }
 

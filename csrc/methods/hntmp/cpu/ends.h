@@ -24,7 +24,7 @@ CONVX_INLINE void stage_columns(const T* row, int64_t step, int64_t width, int64
   for (; q < count; ++q) staged[q] = A(0);
 }
 
-// count pixels of L lanes each to memory: their sums, bias added and activated. Of the lanes, the first
+// count pixels of L lanes each to memory: their sums through the epilogue. Of the lanes, the first
 // `channels` exist. target: the first pixel of the first channel.
 template <class T>
 struct Finish {
@@ -32,17 +32,15 @@ struct Finish {
   static constexpr int L = kLanes<A>;
   using V = Simd<A, L>;
   const A* sums;
-  V bias;
-  Activation activation;
+  LaneEpilogue<T, L> epilogue;
   int64_t count, channels;
 
-  CONVX_INLINE V pixel(int64_t index) const {
-    return activate<A, L>(load<L>(sums + index * L) + bias, activation);
-  }
+  CONVX_INLINE V pixel(int64_t index) const { return load<L>(sums + index * L); }
 
   void to_channels_last(T* target, int64_t pixel_step) const {
     for (int64_t i = 0; i < count; ++i, target += pixel_step) {
-      channels == L ? store<L>(target, pixel(i)) : store_some<L>(target, pixel(i), channels);
+      const V value = epilogue(pixel(i), target, channels);
+      channels == L ? store<L>(target, value) : store_some<L>(target, value, channels);
     }
   }
 
@@ -51,7 +49,8 @@ struct Finish {
       if (count >= L) return transposed_to_planes(target, plane);
     }
     for (int64_t i = 0; i < count; ++i) {
-      const V value = pixel(i);
+      const V scaled = epilogue.scaled(pixel(i));
+      const V value = epilogue.ending.template operator()<L>(scaled, target + i, channels, plane);
       for (int64_t k = 0; k < channels; ++k) store_one(target + k * plane + i, static_cast<A>(value[k]));
     }
   }
@@ -61,11 +60,12 @@ struct Finish {
       const int64_t i = minimum(begin, count - L);  // the last step may repeat pixels
       V v[L];
       CONVX_UNROLLED
-      for (int p = 0; p < L; ++p) v[p] = pixel(i + p);
+      for (int p = 0; p < L; ++p) v[p] = epilogue.scaled(pixel(i + p));
       transpose<V, L>(v);
       CONVX_UNROLLED
       for (int k = 0; k < L; ++k) {
-        if (k < channels) store<L>(target + k * plane + i, v[k]);
+        T* const row = target + k * plane + i;
+        if (k < channels) store<L>(row, epilogue.ending.template operator()<L>(v[k], row));
       }
     }
   }

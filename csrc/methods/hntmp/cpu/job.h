@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/epilogue.h"
 #include "methods/hntmp/geometry.h"
 #include "plan/launch.h"
 
@@ -19,11 +20,10 @@ struct ThreadMemory {
 
 struct Job {
   DType dtype;
-  Activation activation;
   bool channels_last;
   const void* source;
   const void* weight;  // in blocks of the order "crsk block_channels"
-  const void* bias;    // null without
+  EpilogueArguments<void> epilogue;
   void* result;
   Sweep sweep;
   // A task is `rows` result rows and `blocks` blocks of result channels of one group of one image; its sums

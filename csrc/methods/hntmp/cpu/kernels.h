@@ -80,15 +80,9 @@ struct Kernel {
       if (left <= 0) return;
       const int64_t channel = group * s.result_channels + first;
       Finish<T> finish{sums + vector * job.rows * s.result_width * L,
-                       {},
-                       job.activation,
+                       {job.epilogue, channel, minimum(left, L)},
                        rows * s.result_width,
                        minimum(left, L)};
-      if (job.bias != nullptr) {
-        for (int64_t k = 0; k < finish.channels; ++k) {
-          finish.bias[k] = widen(static_cast<const T*>(job.bias)[channel + k]);
-        }
-      }
       T* const result = static_cast<T*>(job.result);
       const int64_t pixel = first_row * s.result_width;
       if (job.channels_last) {

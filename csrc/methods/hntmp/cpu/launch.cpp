@@ -11,11 +11,10 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool forward = problem.operation == Operation::forward;
   Job job{};
   job.dtype = problem.dtype;
-  job.activation = forward ? problem.activation : Activation::none;
   job.channels_last = problem.layout == Layout::nhwc;
   job.source = forward ? pointers.input : pointers.output_grad;
   job.weight = pointers.packed_weight;
-  job.bias = forward ? pointers.bias : nullptr;
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
   job.result = pointers.result;
   job.sweep = cpu_sweep_of(problem, isa);
   job.rows = plan["rows"];

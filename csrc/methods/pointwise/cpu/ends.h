@@ -1,5 +1,5 @@
-// Both ends of a task: source pixels and filters to accumulators, and sums to memory, with bias and
-// activation.
+// Both ends of a task: source pixels and filters to accumulators, and sums to memory through the
+// epilogue.
 #pragma once
 #include "methods/pointwise/cpu/outer.h"
 
@@ -127,14 +127,29 @@ CONVX_INLINE void store_pixels(T* plane, const Pixels& pixels, int64_t at, Simd<
   for (int64_t i = 0; i < count; ++i) plane[pixels.list[at + i]] = lanes[i];
 }
 
+// The same, with what the epilogue ends with before.
+template <class T, int L>
+CONVX_INLINE void end_pixels(const Ending<T>& ending, T* plane, const Pixels& pixels, int64_t at,
+                             Simd<Accumulator<T>, L> value, int64_t count) {
+  Simd<Accumulator<T>, L> residuals{};
+  if (ending.adds() && pixels.list != nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      residuals[i] = widen(*residual_of(plane + pixels.list[at + i], ending.residual_distance));
+    }
+  } else if (ending.adds()) {
+    residuals = load_residuals<T, L>(plane + pixels.first + at, ending.residual_distance, count, 1);
+  }
+  store_pixels<T, L>(plane, pixels, at, ending.template with<L>(value, residuals), count);
+}
+
 // One filter's sums, [pixel], to its plane.
 template <class T>
-CONVX_INLINE void finish_row(const Accumulator<T>* sums, const Epilogue<Accumulator<T>>& epilogue,
+CONVX_INLINE void finish_row(const Accumulator<T>* sums, const ChannelEpilogue<T>& epilogue,
                              const Pixels& pixels, T* plane) {
   constexpr int L = kLanes<Accumulator<T>>;
   for (int64_t i = 0; i < pixels.count; i += L) {
-    store_pixels<T, L>(plane, pixels, i, epilogue.template operator()<L>(load<L>(sums + i)),
-                       minimum(pixels.count - i, L));
+    end_pixels<T, L>(epilogue.ending, plane, pixels, i, load<L>(sums + i) * epilogue.scale + epilogue.bias,
+                     minimum(pixels.count - i, L));
   }
 }
 
@@ -146,20 +161,18 @@ struct ChannelSums {
   using V = Simd<A, L>;
   const A* sums;
   int64_t step;
-  V bias;
-  Activation activation;
+  LaneEpilogue<T, L> epilogue;
   int64_t channels;  // of the lanes, those that exist
 
-  CONVX_INLINE V at(int64_t pixel) const {
-    return activate<A, L>(load<L>(sums + pixel * step) + bias, activation);
-  }
+  CONVX_INLINE V at(int64_t pixel) const { return epilogue.scaled(load<L>(sums + pixel * step)); }
 
   // image: of the lanes' first channel.
   CONVX_INLINE void to_channels_last(const Pixels& pixels, T* image, int64_t pixel_step) const {
     for (int64_t i = 0; i < pixels.count; ++i) {
       const int64_t pixel = pixels.list == nullptr ? pixels.first + i : pixels.list[i];
       T* const target = image + pixel * pixel_step;
-      channels == L ? store<L>(target, at(i)) : store_some<L>(target, at(i), channels);
+      const V value = epilogue.ending.template operator()<L>(at(i), target, channels);
+      channels == L ? store<L>(target, value) : store_some<L>(target, value, channels);
     }
   }
 
@@ -175,13 +188,14 @@ struct ChannelSums {
         transpose<V, L>(v);
         CONVX_UNROLLED
         for (int k = 0; k < L; ++k) {
-          if (k < channels) store_pixels<T, L>(planes + k * plane, pixels, first, v[k], count);
+          if (k >= channels) break;
+          end_pixels<T, L>(epilogue.ending, planes + k * plane, pixels, first, v[k], count);
         }
       }
     } else {
       for (int64_t i = 0; i < pixels.count; ++i) {
-        const V value = at(i);
         const int64_t pixel = pixels.list == nullptr ? pixels.first + i : pixels.list[i];
+        const V value = epilogue.ending.template operator()<L>(at(i), planes + pixel, channels, plane);
         for (int64_t k = 0; k < channels; ++k) {
           store_one(planes + k * plane + pixel, static_cast<A>(value[k]));
         }

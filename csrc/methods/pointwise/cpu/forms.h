@@ -38,7 +38,7 @@ struct Share {
   int64_t block_tiles = ceil_divide(blocks, job.repeat_c);
   // The threads share out what is read more of: filters, or pixels.
   bool blocks_outside = job.channels > pixels;
-  Clamp<A> clamp{job.activation};
+  Clamp<A> clamp{job.epilogue.activation};
 
   int64_t tasks() const { return job.batch * job.groups * pixel_tiles * block_tiles; }
   bool in_place() const { return sizeof(T) == sizeof(A) && grid.is_flat(grid.source); }
@@ -71,16 +71,18 @@ struct Share {
   const T* weight(const Task& task, int64_t block) const {
     return static_cast<const T*>(job.weight) + (task.group * blocks + block) * job.depth * job.wave_c;
   }
-  const T* bias(const Task& task, int64_t block) const {
-    return job.bias == nullptr
-               ? nullptr
-               : static_cast<const T*>(job.bias) + task.group * job.channels + block * job.wave_c;
+  int64_t first_channel(const Task& task, int64_t block) const {
+    return task.group * job.channels + block * job.wave_c;
   }
   // Whether register tiles without ragged ends write results themselves.
-  bool finishes() const { return sizeof(T) == sizeof(A) && grid.is_flat(grid.result) && clamp.is_all; }
+  bool finishes() const {
+    const bool is_all = clamp.is_all && job.epilogue.more == 0;
+    return sizeof(T) == sizeof(A) && grid.is_flat(grid.result) && is_all;
+  }
   // Where a finished register tile goes. zeros: as many as it has rows or lanes, for the lack of a bias.
   Target<A> finished(const Task& task, int64_t block, T* target, int64_t row_step, const A* zeros) const {
-    const A* bias = job.bias == nullptr ? zeros : reinterpret_cast<const A*>(this->bias(task, block));
+    const A* bias = static_cast<const A*>(job.epilogue.bias);
+    bias = bias == nullptr ? zeros : bias + first_channel(task, block);
     return {reinterpret_cast<A*>(target), row_step, false, true, bias, clamp.low, clamp.high};
   }
 
@@ -149,10 +151,9 @@ struct PixelLanes : Share<T> {
         continue;
       }
       add(rows, vectors, job.depth, job.stage_c, {sums, width * L});
-      const T* bias = this->bias(task, block);
       T* target = this->result(task, block);
       for (int64_t k = 0; k < filters; ++k, target += grid.result.plane) {
-        const Epilogue<A> epilogue{bias != nullptr ? widen(bias[k]) : A(0), job.activation};
+        const ChannelEpilogue<T> epilogue(job.epilogue, this->first_channel(task, block) + k);
         finish_row<T>(sums + k * width * L + skipped, epilogue, pixels, target);
       }
     }
@@ -237,13 +238,11 @@ struct FilterLanes : Share<T> {
 
   CONVX_INLINE void finish(const typename Base::Task& task, int64_t block, int64_t filters, int64_t width,
                            const A* sums, const Pixels& pixels) const {
-    const T* bias = this->bias(task, block);
     T* const target = this->result(task, block);
     for (int64_t v = 0; v < width; ++v) {
-      ChannelSums<T> lanes{sums + v * L, width * L, {}, job.activation, minimum(filters - v * L, L)};
-      if (bias != nullptr) {
-        for (int64_t k = 0; k < lanes.channels; ++k) lanes.bias[k] = widen(bias[v * L + k]);
-      }
+      const int64_t channels = minimum(filters - v * L, L);
+      const LaneEpilogue<T, L> epilogue(job.epilogue, this->first_channel(task, block) + v * L, channels);
+      const ChannelSums<T> lanes{sums + v * L, width * L, epilogue, channels};
       if (job.channels_last) {
         lanes.to_channels_last(pixels, target + v * L, job.groups * job.channels);
       } else {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "methods/epilogue.h"
 #include "methods/pointwise/grid.h"
 #include "plan/launch.h"
 #include "problem/device.h"
@@ -11,12 +12,11 @@ namespace convx::pointwise {
 // Forward and input_grad: result[channel][pixel] = sum of filters[channel][depth] * source[depth][pixel].
 struct ProductJob {
   DType dtype;
-  Activation activation;
   bool channels_last;
   bool pixel_lanes;  // vectors of pixels times single filters, or else vectors of filters times single pixels
   const void* source;
   const void* weight;  // in blocks of the order "crsk wave_c"
-  const void* bias;    // null without
+  EpilogueArguments<void> epilogue;
   void* result;
   int64_t batch, groups, depth, channels;  // depth, channels: source and result channels of a group
   Grid grid;

@@ -18,7 +18,7 @@ void run_tasks(const Kernel& kernel, double products, const ThreadPool& pool) {
                     [&kernel](int64_t begin, int64_t end) { kernel.run(begin, end); });
 }
 
-// Every result as it is without products, where some have none: zero, or of the bias alone.
+// Every result as it is without products, where some have none: zero, or of the epilogue alone.
 template <class T>
 void fill(const ProductJob& job, const ThreadPool& pool) {
   using A = Accumulator<T>;
@@ -28,33 +28,39 @@ void fill(const ProductJob& job, const ThreadPool& pool) {
   // Runs of one pixel's channels, or of one channel's pixels.
   const int64_t runs = job.batch * (job.channels_last ? plane : channels);
   const int64_t length = job.channels_last ? channels : plane;
-  const auto finished = [&job](int64_t channel) {
-    const A bias = job.bias != nullptr ? widen(static_cast<const T*>(job.bias)[channel]) : A(0);
-    return activate<A, L>(broadcast<Simd<A, L>>(bias), job.activation);
+  const auto finished = [&job](int64_t channel, const T* place, int64_t count) {
+    const ChannelEpilogue<T> epilogue(job.epilogue, channel);
+    return epilogue.template operator()<L>(Simd<A, L>{}, place, count);
   };
-  pool.parallel_for(
-      runs, maximum(ceil_divide(runs, pool.threads), ceil_divide(32768, length)),
-      [&](int64_t begin, int64_t end) {
-        if (job.bias == nullptr) {  // every activation of zero is zero
-          std::memset(result + begin * length, 0, static_cast<size_t>((end - begin) * length) * sizeof(T));
-          return;
-        }
-        T* const first = result + begin * length;
-        if (job.channels_last) {
-          for (int64_t c = 0; c < channels; ++c) store_one(first + c, static_cast<A>(finished(c)[0]));
-          for (int64_t i = 1; i < end - begin; ++i) {
-            std::memcpy(first + i * length, first, static_cast<size_t>(length) * sizeof(T));
-          }
-          return;
-        }
-        for (int64_t i = begin; i < end; ++i) {
-          const Simd<A, L> value = finished(i % channels);
-          T* const target = result + i * length;
-          for (int64_t p = 0; p < length; p += L) {
-            p + L <= length ? store<L>(target + p, value) : store_some<L>(target + p, value, length - p);
-          }
-        }
-      });
+  const bool is_zero = job.epilogue.bias == nullptr && job.epilogue.more == 0;
+  pool.parallel_for(runs, maximum(ceil_divide(runs, pool.threads), ceil_divide(32768, length)),
+                    [&](int64_t begin, int64_t end) {
+                      if (is_zero) {  // every activation of zero is zero
+                        std::memset(result + begin * length, 0,
+                                    static_cast<size_t>((end - begin) * length) * sizeof(T));
+                        return;
+                      }
+                      T* const first = result + begin * length;
+                      if (job.channels_last) {
+                        // Pixels differ by their residuals alone.
+                        const int64_t pixels = Ending<T>(job.epilogue).adds() ? end - begin : 1;
+                        for (int64_t i = 0; i < pixels * channels; ++i) {
+                          store_one(first + i, static_cast<A>(finished(i % channels, first + i, 1)[0]));
+                        }
+                        for (int64_t i = pixels; i < end - begin; ++i) {
+                          std::memcpy(first + i * length, first, static_cast<size_t>(length) * sizeof(T));
+                        }
+                        return;
+                      }
+                      for (int64_t i = begin; i < end; ++i) {
+                        T* const target = result + i * length;
+                        for (int64_t p = 0; p < length; p += L) {
+                          const int64_t count = minimum(length - p, L);
+                          const Simd<A, L> value = finished(i % channels, target + p, count);
+                          count == L ? store<L>(target + p, value) : store_some<L>(target + p, value, count);
+                        }
+                      }
+                    });
 }
 
 template <class T>

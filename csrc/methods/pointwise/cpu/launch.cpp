@@ -24,12 +24,11 @@ ProductJob product_job(const Plan& plan, const ConvProblem& problem, const Point
   const Product product = product_of(problem);
   ProductJob job{};
   job.dtype = problem.dtype;
-  job.activation = forward ? problem.activation : Activation::none;
   job.channels_last = problem.layout == Layout::nhwc;
   job.pixel_lanes = plan.kernel == kCpuPixels;
   job.source = forward ? pointers.input : pointers.output_grad;
   job.weight = pointers.packed_weight;
-  job.bias = forward ? pointers.bias : nullptr;
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
   job.result = pointers.result;
   job.batch = grid_images(problem);
   job.groups = problem.groups;

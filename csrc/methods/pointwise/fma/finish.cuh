@@ -1,4 +1,4 @@
-// From a thread's sums to results: bias, activation, stores.
+// From a thread's sums to results: epilogue and stores.
 #pragma once
 #include "methods/epilogue.cuh"
 #include "methods/pointwise/fma/block.cuh"
@@ -14,7 +14,6 @@ struct Shape {
   OtherPixels b_map;
   int64_t a_channel_stride, b_channel_stride, result_channel_stride;
   bool a_pieces, b_pieces, result_pieces;  // of 16 bytes; results of 8 in 16 bits
-  Activation activation;
 };
 
 // Writes Count values at neighbouring addresses, in pieces of kTaken where pieces is set.
@@ -60,9 +59,9 @@ constexpr bool kStaged = sizeof(T) < 8;
 // Epilogue and stores go row by row, in nhwc column by column, through one copy of their code: the sums move
 // up after each.
 template <class T, class Tile, Role Kind>
-CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* result, const Shape& shape,
-                                uint32_t group, int first_row, uint32_t first_column, uint32_t without_source,
-                                T* shared) {
+CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArguments<T>& epilogue, T* result,
+                                const Shape& shape, uint32_t group, int first_row, uint32_t first_column,
+                                uint32_t without_source, T* shared) {
   using A = Accumulator<T>;
   constexpr int kRows = Tile::kRowsEach, kColumns = Tile::kColumnsEach;
   A(&sum)[kRows][kColumns] = block.sum;
@@ -90,12 +89,32 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
     for (int turn = 0; turn < kRows; ++turn) {
       const int row = first_row + block.row(turn);
       if (row < rows) {
-        A shift = A(0);
-        if (bias != nullptr) shift = widen(bias[group_row + row]);
+        const A shift = bias_of(epilogue, group_row + row);
         CONVX_UNROLL
         for (int n = 0; n < kColumns; ++n) sum[0][n] += shift;
-        activate(sum[0], shape.activation);
         T* const plane = result + (group_row + row) * channel_stride;
+        finish(
+            sum[0], epilogue, [&](int) { return group_row + row; },
+            [&](T(&residuals)[kColumns]) {
+              CONVX_UNROLL
+              for (int n = 0; n < kColumns; n += kTaken<T>) {
+                T piece[kTaken<T>] = {};
+                if (shape.result_pieces) {
+                  const int64_t at = offset[n / kEach];
+                  if (at >= 0) read_residuals(epilogue, plane + at, piece);
+                } else {
+                  CONVX_UNROLL
+                  for (int j = 0; j < kTaken<T>; ++j) {
+                    const int64_t at = kEach == 1
+                                           ? offset[(n + j) / kEach]
+                                           : shape.result_map.offset(first_column + block.column(n + j));
+                    if (at >= 0) piece[j] = *residual_of(epilogue, plane + at);
+                  }
+                }
+                CONVX_UNROLL
+                for (int j = 0; j < kTaken<T>; ++j) residuals[n + j] = piece[j];
+              }
+            });
         T* const staged = shared + block.row(turn) * Tile::kColumns;
         CONVX_UNROLL
         for (int n = 0; n < kColumns; n += kTaken<T>) {
@@ -138,7 +157,7 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
     A shift[kRows];
     CONVX_UNROLL
     for (int m = 0; m < kRows; ++m) {
-      shift[m] = bias != nullptr && m < left ? widen(bias[group_row + row + m]) : A(0);
+      shift[m] = m < left ? bias_of(epilogue, group_row + row + m) : A(0);
     }
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kColumns; ++turn) {
@@ -146,8 +165,11 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, T* r
         A values[kRows];
         CONVX_UNROLL
         for (int m = 0; m < kRows; ++m) values[m] = sum[m][0] + shift[m];
-        activate(values, shape.activation);
-        write_neighbours<T, kRows>(result + offset[0] + group_row + row, values, shape.result_pieces, left);
+        T* const place = result + offset[0] + group_row + row;
+        finish(
+            values, epilogue, [&](int m) { return group_row + min(row + m, rows - 1); },
+            [&](T(&residuals)[kRows]) { read_residuals(epilogue, place, 0, left, residuals); });
+        write_neighbours<T, kRows>(place, values, shape.result_pieces, left);
       }
       CONVX_UNROLL
       for (int n = 0; n + 1 < kColumns; ++n) {

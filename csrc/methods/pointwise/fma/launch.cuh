@@ -59,15 +59,13 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
   shape.b_pieces = has_pieces(problem, !gradient, product.same_pixels, kPiece<T>) && is_aligned(source, 16);
   shape.result_pieces =
       has_pieces(problem, gradient, true, kTaken<T>) && is_aligned(pointers.result, kTaken<T> * sizeof(T));
-  shape.activation = gradient ? Activation::none : problem.activation;
   with_tile<sizeof(T), Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     set_tiles<T, Tile>(shape, product, problem);
     launch_in_turn(multiply_kernel<T, Tile, Kind>, "pointwise fma",
                    Grid{shape.row_tiles * shape.column_tiles * shape.groups}, Tile::kThreads,
                    product_bytes<T, Tile, Kind>(shape, product.depth), stream, filters, source,
-                   static_cast<const T*>(gradient ? nullptr : pointers.bias),
-                   static_cast<T*>(pointers.result), shape);
+                   epilogue_arguments<T>(problem, pointers), static_cast<T*>(pointers.result), shape);
   });
 }
 

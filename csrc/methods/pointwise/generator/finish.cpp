@@ -55,6 +55,30 @@ std::string reduction(const Tiling& t, int lanes) {
   return text;
 }
 
+// piece: of the sums from i on of a filter, whose results go to tile_output + offset.
+std::string finished_piece(const Epilogue& epilogue, const std::string& offset) {
+  const std::string channel = "[group * kOutChannels + first_filter + filter])";
+  const std::string bias = "widen(bias" + channel;
+  std::string sum = "sums[i + j]", text = "        ResultPiece piece;\n";
+  if (epilogue.has_scale) {
+    sum = "multiply_add(" + sum + ", widen(scale" + channel + ", " + (epilogue.has_bias ? bias : "Sum(0)") +
+          ")";
+  } else if (epilogue.has_bias) {
+    sum += " + " + bias;
+  }
+  std::string result = "activate(" + sum + ")";
+  if (epilogue.has_residual) {
+    text +=
+        "        const ResultPiece added =\n            *reinterpret_cast<const ResultPiece*>(residual + "
+        "(tile_output - output) + " +
+        offset + ");\n";
+    const std::string added = " + widen(added.element[j])";
+    result = epilogue.residual_after_activation ? result + added : "activate(" + sum + added + ")";
+  }
+  return text + "#pragma unroll\n        for (int j = 0; j < kResults; ++j) piece.element[j] = narrow(" +
+         result + ");\n";
+}
+
 std::string write_back(const ConvProblem& p, const Tiling& t, int lanes) {
   const Space s = gpu_space(p);
   const Values values(t, lanes);
@@ -68,15 +92,12 @@ std::string write_back(const ConvProblem& p, const Tiling& t, int lanes) {
   const std::string offset = p.layout == Layout::nhwc
                                  ? "(first_pixel + pixel) * (kGroups * kOutChannels) + first_filter + filter"
                                  : "(first_filter + filter) * kPixels + first_pixel + pixel";
-  const std::string bias = p.has_bias ? " + widen(bias[group * kOutChannels + first_filter + filter])" : "";
   return "#pragma unroll\n    for (int i = 0; i < " + number(values.kept) +
          "; i += kResults) {\n      const int value = " + value +
          ";\n      const int filter = wave_filter + row + value / kWaveW * kRows;\n"
          "      const int pixel = wave_pixel + value % kWaveW;\n      " +
-         (condition.empty() ? "" : "if (" + condition + ") ") +
-         "{\n        ResultPiece piece;\n#pragma unroll\n"
-         "        for (int j = 0; j < kResults; ++j) piece.element[j] = narrow(activate(sums[i + j]" +
-         bias + "));\n        store(tile_output + " + offset + ", piece);\n      }\n    }\n";
+         (condition.empty() ? "" : "if (" + condition + ") ") + "{\n" + finished_piece(p.epilogue, offset) +
+         "        store(tile_output + " + offset + ", piece);\n      }\n    }\n";
 }
 
 }  // namespace

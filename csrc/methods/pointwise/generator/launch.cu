@@ -11,10 +11,10 @@ void launch_generated(const Plan& plan, const ConvProblem& problem, const Pointe
   const Space space = gpu_space(problem);
   const void* input = pointers.input;
   const void* weight = pointers.weight;
-  const void* bias = pointers.bias;
+  EpiloguePointers epilogue = pointers.epilogue;
   void* output = pointers.result;
   long long batch = problem.batch;
-  void* arguments[] = {&input, &weight, &bias, &output, &batch};
+  void* arguments[] = {&input, &weight, &epilogue.bias, &epilogue.scale, &epilogue.residual, &output, &batch};
   launch_image(kernel->image, kernel->name, static_cast<uint32_t>(plan["blocks"]),
                static_cast<uint32_t>(plan["wave_n"] * plan["lanes"]),
                static_cast<uint32_t>(used_shared(kernel->tiling, space)), stream, arguments);

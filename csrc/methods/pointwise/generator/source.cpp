@@ -15,8 +15,7 @@ std::string head(const ConvProblem& p, const Tiling& t, int lanes) {
           number(p.in_channels) + "x" + number(p.in_height) + "x" + number(p.in_width) + " -> " +
           number(p.out_channels) + "x" + number(p.out_height) + "x" + number(p.out_width) + ", stride (" +
           number(p.stride_h) + ", " + number(p.stride_w) + "), groups " + number(p.groups) +
-          (p.has_bias ? ", bias" : "") +
-          (p.activation == Activation::none ? "" : std::string(", ") + to_string(p.activation)) + "\n";
+          describe(p.epilogue) + "\n";
   text += "// with the tiling\n//   wave_w=" + number(t.wave_w) + " wave_c=" + number(t.wave_c) +
           " wave_n=" + number(t.wave_n) + " repeat_w=" + number(t.repeat_w) +
           " repeat_c=" + number(t.repeat_c) + " group_c=" + number(t.group_c) +
@@ -116,7 +115,8 @@ std::string kernel(const ConvProblem& p, const Tiling& t, int lanes, const std::
   std::string text = R"(
 CONVX_KERNEL(kThreads) )" +
                      name + R"((const Element* CONVX_RESTRICT input, const Element* CONVX_RESTRICT weight,
-    const Element* CONVX_RESTRICT bias, Element* CONVX_RESTRICT output, long long batch) {
+    const Element* CONVX_RESTRICT bias, const Element* CONVX_RESTRICT scale,
+    const Element* CONVX_RESTRICT residual, Element* CONVX_RESTRICT output, long long batch) {
   CONVX_DYNAMIC_SHARED(shared);
   Element* const inputs = reinterpret_cast<Element*>(shared);     // [2][kStageC][kInputPitch]
   Element* const filters = inputs + 2 * kStageC * kInputPitch;    // [2][kStageC][kFilterPitch]
@@ -124,7 +124,10 @@ CONVX_KERNEL(kThreads) )" +
   const int group_lane = lane % kGroupC, row = lane / kGroupC;
   const int wave_pixel = wave % kRepeatW * kWaveW, wave_filter = wave / kRepeatW * kWaveC;
 )";
-  if (!p.has_bias) text += "  (void)bias;\n";
+  const Epilogue& epilogue = p.epilogue;
+  if (!epilogue.has_bias) text += "  (void)bias;\n";
+  if (!epilogue.has_scale) text += "  (void)scale;\n";
+  if (!epilogue.has_residual) text += "  (void)residual;\n";
   text += R"(
   // As many blocks as the device holds take the tiles in turns.
   const long long tiles = batch * kGroups * kTilesC * kTilesW;
@@ -195,10 +198,10 @@ Support has_source(const ConvProblem& problem, const DeviceTraits& device) {
 }
 
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes) {
-  const std::string parts = element_type(problem.dtype) + activation(problem.activation, problem.dtype) +
-                            "\n" + constants(problem, tiling, lanes) + input_pixel(problem) +
-                            staging(problem, tiling, lanes) + multiply(problem, tiling, lanes) +
-                            result_piece(problem, tiling, lanes);
+  const std::string parts =
+      element_type(problem.dtype) + activation(problem.epilogue.activation, problem.dtype) + "\n" +
+      constants(problem, tiling, lanes) + input_pixel(problem) + staging(problem, tiling, lanes) +
+      multiply(problem, tiling, lanes) + result_piece(problem, tiling, lanes);
   const std::string name = "convx_pointwise_" + digest(parts + kernel(problem, tiling, lanes, ""));
   // A namespace of its own, so that several can be compiled together; the kernel's name is plain C.
   return {name, head(problem, tiling, lanes) + prologue() + "\nnamespace " + name + "_parts {\n\n" + parts +

@@ -23,8 +23,8 @@ Support has_source(const ConvProblem& problem, const DeviceTraits& device);
 // For a problem that has_source() and a tiling that is_allowed() on a device with waves of that many lanes.
 Source source(const ConvProblem& problem, const Tiling& tiling, int lanes);
 
-// The kernel's parameters are input, weight, bias (not read where the problem has none), output, and the
-// batch as a 64-bit integer.
+// The kernel's parameters are input, weight, bias, scale, residual (none of these three is read where the
+// problem has none), output, and the batch as a 64-bit integer.
 struct LaunchShape {
   int64_t blocks;  // Block_N for each multiprocessor, or fewer where there is less to do
   int threads;

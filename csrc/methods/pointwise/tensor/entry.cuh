@@ -28,8 +28,8 @@ constexpr bool kCompiled = true;
 
 template <Precision Kind, int Lanes, Access How, class Tile, class T>
 CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
-tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
-              Shape shape) {
+tensor_kernel(const uint32_t* packed, const T* filters, const T* source, EpilogueArguments<T> epilogue,
+              T* result, Shape shape) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   if constexpr (kCompiled<Kind, How>) {
@@ -37,9 +37,9 @@ tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T
     Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
     block.run([&] {
       if constexpr (How == kChannels) {
-        FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, shared).write();
+        FinishChannels<Kind, Lanes, Tile>(block, filters, source, epilogue, result, shape, shared).write();
       } else {
-        Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, shared).write();
+        Finish<Kind, Lanes, How, Tile>(block, filters, source, epilogue, result, shape, shared).write();
       }
     });
   }

@@ -1,5 +1,5 @@
 // From the sums of a block to results in memory: the warps that shared out the channels are added in a fixed
-// order, then bias, activation and stores.
+// order, then epilogue and stores.
 #pragma once
 #include <type_traits>
 
@@ -21,9 +21,9 @@ class Finish {
   static constexpr int kFragments = Sums::kFragments;
 
   // filters and source as the caller gave them.
-  CONVX_DEVICE Finish(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
-                      const Shape& shape, unsigned char* shared)
-      : sums_(sums), shape_(shape), filters_(filters), source_(source), bias_(bias), shared_(shared) {
+  CONVX_DEVICE Finish(Sums& sums, const T* filters, const T* source, const EpilogueArguments<T>& epilogue,
+                      T* result, const Shape& shape, unsigned char* shared)
+      : sums_(sums), shape_(shape), filters_(filters), source_(source), epilogue_(epilogue), shared_(shared) {
     first_row_ = sums.first_row() + Cell::row(sums.lane, 0);
     result_ = result + (static_cast<int64_t>(sums.group) * shape.rows + first_row_) * shape.result_stride;
     if constexpr (!kStaged) {
@@ -95,9 +95,9 @@ class Finish {
     if constexpr (Kind == kSplit) {
       if (has_non_finite()) return write_exact();
     }
-    const bool plain = shape_.activation == Activation::none;
-    const bool clamps = shape_.activation == Activation::relu || shape_.activation == Activation::relu6;
-    if (plain || clamps) return write_clamped(clamps);
+    const Activation activation = epilogue_.activation;
+    const bool clamps = activation == Activation::relu || activation == Activation::relu6;
+    if (epilogue_.more == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
     // One copy of the long code: rows move up after each.
     CONVX_NO_UNROLL
     for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
@@ -118,7 +118,7 @@ class Finish {
 
   CONVX_DEVICE void write_clamped(bool clamps) {
     constexpr bool kRowsOfPixels = How == kRows || How == kShortRows;
-    const float high = shape_.activation == Activation::relu6 ? 6.0f : INFINITY;
+    const float high = epilogue_.activation == Activation::relu6 ? 6.0f : INFINITY;
     // Where the results of rows of pixels go walks down the filters.
     T* to[kPlaces];
     int at[kPlaces];
@@ -135,7 +135,7 @@ class Finish {
       CONVX_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int row = m * 16 + Cell::row_step(i);
-        if (i == 0 || Cell::row_step(i) != Cell::row_step(i - 1)) shift = bias_of(row);
+        if (i == 0 || Cell::row_step(i) != Cell::row_step(i - 1)) shift = bias_of_row(row);
         float values[kFragments];
         CONVX_UNROLL
         for (int t = 0; t < kFragments; ++t) values[t] = sums_.sum[m][i][t] + shift;
@@ -168,9 +168,11 @@ class Finish {
     }
   }
 
-  CONVX_DEVICE float bias_of(int row) const {
-    if (bias_ == nullptr || first_row_ + row >= shape_.rows) return 0;
-    return widen(bias_[static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row]);
+  CONVX_DEVICE int64_t channel_of(int row) const {
+    return static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row;
+  }
+  CONVX_DEVICE float bias_of_row(int row) const {
+    return first_row_ + row < shape_.rows ? bias_of(epilogue_, channel_of(row)) : 0.0f;
   }
 
   CONVX_DEVICE bool has_non_finite() const {
@@ -221,10 +223,32 @@ class Finish {
 
   CONVX_DEVICE void finish_row(int m, int i, float (&values)[kFragments]) const {
     const int row = m * 16 + Cell::row_step(i);
-    const float shift = bias_of(row);
+    const float shift = bias_of_row(row);
     CONVX_UNROLL
     for (int t = 0; t < kFragments; ++t) values[t] += shift;
-    activate(values, shape_.activation);
+    if (first_row_ + row >= shape_.rows) return;
+    finish(
+        values, epilogue_, [&](int) { return channel_of(row); },
+        [&](T(&residuals)[kFragments]) {
+          read_residuals_of(i, result_ + row * shape_.result_stride, residuals);
+        });
+  }
+
+  // Of the pixels of store_row(), in the row that begins at `to`.
+  CONVX_DEVICE void read_residuals_of(int i, const T* to, T (&residuals)[kFragments]) const {
+    if constexpr (kStaged) {
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) {
+        const int64_t offset = is_in_plane(i, t) ? shape_.result.offset(pixel_of(i, t)) : kNoPixel;
+        residuals[t] = T{};
+        if (offset >= 0) residuals[t] = *residual_of(epilogue_, to + offset);
+      }
+    } else {
+      const int64_t offset = place(i) != 0 ? offset_[kPlaces - 1] : offset_[0];
+      CONVX_UNROLL
+      for (int t = 0; t < kFragments; ++t) residuals[t] = T{};
+      if (offset >= 0) read_residuals(epilogue_, to + offset, residuals);
+    }
   }
 
   CONVX_DEVICE void store_row(int m, int i, const float (&values)[kFragments]) {
@@ -322,7 +346,8 @@ class Finish {
 
   Sums& sums_;
   const Shape& shape_;
-  const T *filters_, *source_, *bias_;
+  const T *filters_, *source_;
+  const EpilogueArguments<T>& epilogue_;
   T* result_;
   unsigned char* shared_;
   int first_row_;

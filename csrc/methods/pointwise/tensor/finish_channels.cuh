@@ -15,9 +15,10 @@ class FinishChannels {
   using Size = typename Sums::Size;
   using Cell = Fragment<Lanes>;
 
-  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
-                              const Shape& shape, unsigned char* shared)
-      : sums_(sums), shape_(shape), filters_(filters), source_(source), bias_(bias), shared_(shared) {
+  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source,
+                              const EpilogueArguments<T>& epilogue, T* result, const Shape& shape,
+                              unsigned char* shared)
+      : sums_(sums), shape_(shape), filters_(filters), source_(source), epilogue_(epilogue), shared_(shared) {
     static_assert(Tile::kRowsEach % 2 == 0, "pairs of fragments hold neighbouring filters");
     const int tile = sums.row_tile * Tile::kRowTiles + sums.warp_row * Tile::kRowsEach;
     first_filter_ = filter_of_row<Lanes>(kChannels, tile, Cell::row(sums.lane, 0));
@@ -26,7 +27,7 @@ class FinishChannels {
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) {
       const int filter = first_filter_ + filter_step(i);
-      shift_[i] = bias != nullptr && filter < shape.rows ? widen(bias[group_filter_ + filter]) : 0;
+      shift_[i] = filter < shape.rows ? bias_of(epilogue, group_filter_ + filter) : 0.0f;
     }
   }
 
@@ -112,8 +113,11 @@ class FinishChannels {
     if constexpr (Kind == kSplit) make_finite(values, pixel);
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) values[i] = (empty ? 0 : values[i]) + shift_[i];
-    activate(values, shape_.activation);
     T* const to = result_ + pixel * shape_.result.pixel_stride;
+    finish(
+        values, epilogue_,
+        [&](int i) { return group_filter_ + min(first_filter_ + filter_step(i), shape_.rows - 1); },
+        [&](T(&residuals)[kFilters]) { read_residuals_of(to, residuals); });
     CONVX_UNROLL
     for (int i = 0; i < kFilters; i += kNear) {
       const int left = shape_.rows - first_filter_ - filter_step(i);
@@ -128,6 +132,21 @@ class FinishChannels {
           if (j < left) to[filter_step(i) + j] = narrow<T>(values[i + j]);
         }
       }
+    }
+  }
+
+  CONVX_DEVICE void read_residuals_of(const T* to, T (&residuals)[kFilters]) const {
+    CONVX_UNROLL
+    for (int i = 0; i < kFilters; i += kNear) {
+      const int left = shape_.rows - first_filter_ - filter_step(i);
+      T near[kNear];
+      if (shape_.result_pieces && left >= kNear) {
+        read_residuals(epilogue_, to + filter_step(i), near);
+      } else {
+        read_residuals(epilogue_, to + filter_step(i), 0, left, near);
+      }
+      CONVX_UNROLL
+      for (int j = 0; j < kNear; ++j) residuals[i + j] = near[j];
     }
   }
 
@@ -150,7 +169,8 @@ class FinishChannels {
 
   Sums& sums_;
   const Shape& shape_;
-  const T *filters_, *source_, *bias_;
+  const T *filters_, *source_;
+  const EpilogueArguments<T>& epilogue_;
   T* result_;
   unsigned char* shared_;
   int first_filter_;

@@ -39,7 +39,7 @@ void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProb
         static_cast<uint32_t>(shared_bytes), pointers.packed_just_now ? stream.without_overlap() : stream,
         static_cast<const uint32_t*>(pointers.packed_weight), static_cast<const T*>(pointers.weight),
         static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
-        static_cast<const T*>(gradient ? nullptr : pointers.bias), static_cast<T*>(pointers.result), shape);
+        epilogue_arguments<T>(problem, pointers), static_cast<T*>(pointers.result), shape);
   });
 }
 
@@ -64,7 +64,6 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   shape.result_stride = channel_stride(problem, gradient);
   shape.filter_row = gradient ? 1 : product.depth;
   shape.filter_depth = gradient ? product.rows : 1;
-  shape.activation = gradient ? Activation::none : problem.activation;
   const void* const source = gradient ? pointers.output_grad : pointers.input;
   const int64_t elements = 16 / element_bytes(Kind);
   shape.source_pieces = product.depth % elements == 0 && is_aligned(source, 16);

@@ -22,7 +22,6 @@ struct Shape {
   OwnPixels result;
   int64_t source_stride, result_stride;  // between channels
   int64_t filter_row, filter_depth;      // of the unpacked filters, for split
-  Activation activation;
 };
 
 }  // namespace convx::pointwise::tensor

@@ -1,0 +1,58 @@
+#include "torch/epilogue.h"
+
+#include "torch/arguments.h"
+#include "torch/backend.h"
+
+namespace convx {
+namespace {
+
+void require_per_channel(const char* name, const std::optional<Tensor>& tensor, const TensorView& input,
+                         const ConvProblem& problem) {
+  if (!tensor.has_value()) return;
+  const TensorView view(*tensor);
+  require_like(name, view, "input", input);
+  if (view.dimensions == 1 && view.sizes[0] == problem.out_channels) return;
+  throw InvalidArgument(std::string(name) + " must have shape (" + std::to_string(problem.out_channels) +
+                        ",), one value per output channel, got " + view.shape());
+}
+
+std::optional<Tensor> contiguous(const std::optional<Tensor>& tensor) {
+  if (!tensor.has_value() || TensorView(*tensor).is_contiguous()) return tensor;
+  return torch::stable::contiguous(*tensor);
+}
+
+const void* pointer_of(const std::optional<Tensor>& tensor) {
+  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+void set_epilogue(ConvProblem& problem, const EpilogueTensors& tensors, const TensorView& input,
+                  Activation activation, bool residual_after_activation) {
+  require_per_channel("bias", tensors.bias, input, problem);
+  require_per_channel("scale", tensors.scale, input, problem);
+  if (tensors.residual.has_value()) {
+    const TensorView view(*tensors.residual);
+    require_image("residual", view);
+    require_like("residual", view, "input", input);
+    require_output_shape("residual", view, problem);
+  }
+  const bool has_residual = tensors.residual.has_value();
+  problem.epilogue = {tensors.bias.has_value(), tensors.scale.has_value(), has_residual,
+                      residual_after_activation, activation};
+  normalize(problem.epilogue);
+}
+
+EpilogueTensors dense_epilogue(const EpilogueTensors& tensors, Layout layout) {
+  EpilogueTensors result{contiguous(tensors.bias), contiguous(tensors.scale), {}};
+  if (tensors.residual.has_value()) {
+    result.residual = dense(*tensors.residual, TensorView(*tensors.residual), layout);
+  }
+  return result;
+}
+
+EpiloguePointers pointers_of(const EpilogueTensors& tensors) {
+  return {pointer_of(tensors.bias), pointer_of(tensors.scale), pointer_of(tensors.residual)};
+}
+
+}  // namespace convx
