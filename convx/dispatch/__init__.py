@@ -51,7 +51,7 @@ def convolve(
     residual: Tensor | None = None,
     residual_after_activation: bool = False,
 ) -> Tensor:
-    """A convolution of images, or of rows where neither weight nor input has a height.
+    """A convolution of images, or of rows where neither input nor weight has a height.
 
     packed: where the caller keeps its filters in the order that kernels read.
     """
@@ -62,7 +62,7 @@ def convolve(
         result: Tensor | None = _front.conv2d(*arguments)
         if result is not None:
             return result
-    if weight.dim() == 3:
+    if input.dim() == 3 and weight.dim() == 3:
         input, weight = input.unsqueeze(-2), weight.unsqueeze(-2)
         return _images(packed, input, weight, *arguments[2:]).squeeze(-2)
     return _images(packed, *arguments)
@@ -158,8 +158,8 @@ def _go(where: Situation, name: str, arguments: Sequence[Any]) -> Tensor:
     if where is not Situation.TRANSFORMED:
         if where is Situation.RECORDED and not is_compiling() and "tf32" in operator.arguments._fields:
             # Of a gradient whose call was not recorded.
-            arguments = operator.arguments(*arguments)
-            arguments = arguments._replace(tf32=arguments.tf32 | PRODUCTS)
+            of = operator.arguments(*arguments)
+            arguments = of._replace(tf32=of.tf32 | PRODUCTS)
         return call(*arguments)  # type: ignore[no-any-return]
     device_type = arguments[0].device.type
     if operator.autocast is not None and autocast.is_on(device_type):
