@@ -24,7 +24,8 @@ _DTYPES = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m convx tune",
-        description="Measures every way to run a model's convolutions here and records the fastest.",
+        description="Measures every way to run a model's layers here, convolutions and filters, and records "
+        "the fastest.",
     )
     parser.add_argument(
         "model", help="a network of torchvision or timm by its name, or MODULE:FUNCTION that makes one"

@@ -222,7 +222,11 @@ def test_jit_trace_and_make_fx_see_the_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["convx", "convx.functional", "convx.nn", "convx.convert", "convx.explain", "convx.info"]
+    "name",
+    [
+        *("convx", "convx.functional", "convx.nn", "convx.convert", "convx.explain", "convx.info"),
+        *("convx.images.functional", "convx.images.layers", "convx.tune", "convx.tune.tuning"),
+    ],
 )
 def test_docstring_examples(name: str) -> None:
     # "convx.explain" is a function as an attribute and a module by import.
