@@ -215,7 +215,9 @@ strip_kernel(Arguments<T> a) {
       const int row = result_row + o;
       if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
       T* to = result + (row * a.result_width + result_column);
-      if constexpr (Filter > 3) {
+      if constexpr (!has_any_epilogue(Filter, V)) {
+        activate(sum[o], a.epilogue.activation);
+      } else if constexpr (Filter > 3) {
         finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
           return result_column + v >= 0 && result_column + v < a.result_width ? to + v : nullptr;
         });
