@@ -81,10 +81,11 @@ Tensor run_filter2d(const Tensor& images, const Tensor& filters, const Text& bor
   if (problem.images == 0) return result;
   const Tensor dense_images = dense(images, image_view, Layout::nchw);
   const Tensor dense_filters = dense(filters, filter_view, Layout::nchw);
-  launch_filter(
-      plan, problem,
-      {dense_images.const_data_ptr(), dense_filters.const_data_ptr(), nullptr, result.mutable_data_ptr()},
-      image_view.device_index);
+  filter2d::FilterPointers pointers;
+  pointers.images = dense_images.const_data_ptr();
+  pointers.filters = dense_filters.const_data_ptr();
+  pointers.result = result.mutable_data_ptr();
+  launch_filter(plan, problem, pointers, image_view.device_index);
   return result;
 }
 
