@@ -81,9 +81,9 @@ def require_length(name: str, values: Any, length: int, meaning: str) -> None:
 
 
 def require_tensors(**tensors: object) -> None:
-    """A bias may be None."""
+    """Bias and residual may be None."""
     for name, value in tensors.items():
-        if not isinstance(value, Tensor) and not (name == "bias" and value is None):
+        if not isinstance(value, Tensor) and not (name in ("bias", "residual") and value is None):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
 
 

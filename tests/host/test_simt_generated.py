@@ -46,10 +46,14 @@ PROBLEMS: list[dict[str, Any]] = [
         "dtype": "float64",
         "activation": "gelu",
     },
-    {"in_channels": 48, "out_channels": 34, "in_height": 6, "in_width": 6, "dtype": "bfloat16", "bias": True},
+    {
+        **{"in_channels": 48, "out_channels": 34, "in_height": 6, "in_width": 6, "dtype": "bfloat16"},
+        **{"bias": True, "scale": True, "residual": True, "activation": "relu"},
+    },
     {
         **{"in_channels": 30, "out_channels": 36, "in_height": 7, "in_width": 8, "dtype": "float16"},
         **{"layout": "channels_last", "groups": 3, "stride": (2, 2), "activation": "hardswish", "bias": True},
+        **{"residual": True, "residual_after_activation": True},
     },
 ]
 
@@ -98,9 +102,12 @@ def line(fields: dict[str, Any], device: str, **rest: Any) -> str:
         "filter": 1,
         "stride": ",".join(map(str, fields.get("stride", (1, 1)))),
         "bias": int(fields.get("bias", False)),
+        "scale": int(fields.get("scale", False)),
         "activation": fields.get("activation", "none"),
         **rest,
     }
+    if fields.get("residual", False):
+        items["residual"] = "after" if fields.get("residual_after_activation", False) else "before"
     return " ".join(f"{name}={value}" for name, value in items.items())
 
 
@@ -135,10 +142,8 @@ def driver() -> Path:
     objects = made._objects([programs.SIMT / "driver.cpp"], ["-O1", "-DCONVX_METHOD=generated"], "_generated")
     named = f'-DCONVX_GENERATED_KERNELS="{kernels}"'
     objects += made._objects([programs.SIMT / "generated.cpp"], [*made.kernel_flags, named])
-    planner = targets.sources("methods/pointwise/generator/*.cpp", "problem/*.cpp")
-    objects += made._objects(
-        [*planner, *map(Path, ("csrc/plan/method.cpp", "csrc/problem/record.cpp"))], ["-O1"]
-    )
+    planner = targets.sources("methods/pointwise/generator/*.cpp", "problem/*.cpp", "plan/method.cpp")
+    objects += made._objects(planner, ["-O1"])
     objects += made._objects((programs.SIMT / file for file in programs.TEST), ["-O2"])
     objects += made._objects((programs.SIMT / file for file in programs.RUNTIME), made.runtime_flags)
     program = made.folder / "generated"

@@ -112,7 +112,8 @@ int64_t place(const ConvProblem& p, int64_t n, int64_t c, int64_t y, int64_t x, 
 
 // Expected result, and the sum of magnitudes that bounds the rounding error.
 void reference(const ConvProblem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
-               const Tensor& output_grad, std::vector<double>& result, std::vector<double>& magnitude) {
+               const Tensor& scale, const Tensor& residual, const Tensor& output_grad,
+               std::vector<double>& result, std::vector<double>& magnitude) {
   const int64_t multiplier = p.out_channels_per_group();
   std::fill(result.begin(), result.end(), 0.0);
   std::fill(magnitude.begin(), magnitude.end(), 0.0);
@@ -139,9 +140,14 @@ void reference(const ConvProblem& p, const Tensor& input, const Tensor& weight, 
               magnitude[target] += std::fabs(product);
             }
           if (p.operation == Operation::forward) {
-            if (p.epilogue.has_bias)
-              result[out] += bias.values[k], magnitude[out] += std::fabs(bias.values[k]);
-            result[out] = activate(result[out], p.epilogue.activation);
+            const Epilogue& epilogue = p.epilogue;
+            double& sum = result[out];
+            if (epilogue.has_scale) sum *= scale.values[k], magnitude[out] *= std::fabs(scale.values[k]);
+            if (epilogue.has_bias) sum += bias.values[k], magnitude[out] += std::fabs(bias.values[k]);
+            const double added = epilogue.has_residual ? residual.values[out] : 0;
+            magnitude[out] += std::fabs(added);
+            sum = epilogue.residual_after_activation ? activate(sum, epilogue.activation) + added
+                                                     : activate(sum + added, epilogue.activation);
           }
         }
 }
@@ -177,8 +183,8 @@ ConvProblem random_problem() {
     p.operation = static_cast<Operation>(pick(0, 2));
     p.dtype = static_cast<DType>(pick(0, 9) < 5 ? 0 : pick(1, 3));
     p.layout = static_cast<Layout>(pick(0, 1));
-    p.epilogue.activation = static_cast<Activation>(pick(0, 5));
-    p.epilogue.has_bias = pick(0, 1);
+    const bool has_bias = pick(0, 1), has_scale = pick(0, 2) == 0, has_residual = pick(0, 2) == 0;
+    p.epilogue = {has_bias, has_scale, has_residual, pick(0, 1) == 1, static_cast<Activation>(pick(0, 5))};
     p.batch = pick(1, 3);
     p.in_channels = pick(0, 3) == 0 ? pick(1, 5) : pick(4, 70);
     if (pick(0, 9) == 0) p.in_channels = pick(190, 300);  // several threads share a pixel, and the rows too
@@ -214,8 +220,7 @@ ConvProblem random_problem() {
     } catch (const InvalidArgument&) {
       continue;
     }
-    if (p.operation != Operation::forward)
-      p.epilogue.has_bias = false, p.epilogue.activation = Activation::none;
+    if (p.operation != Operation::forward) p.epilogue = {};
     if (p.output_elements() * p.filter_height * p.filter_width < 4000000) return p;
   }
 }
@@ -236,8 +241,9 @@ double epsilon(DType dtype) {
 const char* check(const ConvProblem& p, const Plan& plan, CpuIsa isa, int64_t& compared) {
   static char message[200];
   Tensor input(p.dtype, p.input_elements()), weight(p.dtype, p.weight_elements()),
-      bias(p.dtype, p.out_channels), output_grad(p.dtype, p.output_elements());
-  for (Tensor* tensor : {&input, &weight, &bias, &output_grad}) tensor->randomize();
+      bias(p.dtype, p.out_channels), scale(p.dtype, p.out_channels), residual(p.dtype, p.output_elements()),
+      output_grad(p.dtype, p.output_elements());
+  for (Tensor* tensor : {&input, &weight, &bias, &scale, &residual, &output_grad}) tensor->randomize();
   Tensor result(p.dtype, p.operation == Operation::forward      ? p.output_elements()
                          : p.operation == Operation::input_grad ? p.input_elements()
                                                                 : p.weight_elements());
@@ -248,6 +254,8 @@ const char* check(const ConvProblem& p, const Plan& plan, CpuIsa isa, int64_t& c
   if (p.operation != Operation::input_grad) pointers.input = input.storage.data();
   if (p.operation != Operation::forward) pointers.output_grad = output_grad.storage.data();
   if (p.epilogue.has_bias) pointers.epilogue.bias = bias.storage.data();
+  if (p.epilogue.has_scale) pointers.epilogue.scale = scale.storage.data();
+  if (p.epilogue.has_residual) pointers.epilogue.residual = residual.storage.data();
   pointers.result = result.storage.data();
   pointers.workspace = workspace.data();
   ThreadPool pool;
@@ -256,7 +264,7 @@ const char* check(const ConvProblem& p, const Plan& plan, CpuIsa isa, int64_t& c
   depthwise::launch_cpu(plan, p, pointers, pool, isa);
   result.read_back();
   std::vector<double> expected(result.values.size()), magnitude(result.values.size());
-  reference(p, input, weight, bias, output_grad, expected, magnitude);
+  reference(p, input, weight, bias, scale, residual, output_grad, expected, magnitude);
   for (size_t i = 0; i < expected.size(); ++i) {
     const double accumulated = (p.dtype == DType::float64 ? 1e-14 : 2e-6) * (magnitude[i] + 1e-3);
     const double tolerance =

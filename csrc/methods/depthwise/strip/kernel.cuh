@@ -215,15 +215,23 @@ strip_kernel(Arguments<T> a) {
       const int row = result_row + o;
       if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
       T* to = result + (row * a.result_width + result_column);
-      finish(
-          sum[o], a.epilogue, [&](int) { return channel; },
-          [&](T(&residuals)[kResults]) {
-            if constexpr (Shape::kAligned) {
-              if (result_column < a.result_width) read_residuals(a.epilogue, to, residuals);
-            } else {
-              read_residuals(a.epilogue, to, -result_column, a.result_width - result_column, residuals);
-            }
-          });
+      if constexpr (!has_any_epilogue(Filter, V)) {
+        activate(sum[o], a.epilogue.activation);
+      } else if constexpr (Filter > 3) {
+        finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
+          return result_column + v >= 0 && result_column + v < a.result_width ? to + v : nullptr;
+        });
+      } else {
+        finish(
+            sum[o], a.epilogue, [&](int) { return channel; },
+            [&](T(&residuals)[kResults]) {
+              if constexpr (!Shape::kAligned) {
+                read_residuals(a.epilogue, to, -result_column, a.result_width - result_column, residuals);
+              } else if (result_column < a.result_width) {
+                read_residuals(a.epilogue, to, residuals);
+              }
+            });
+      }
       Vector<T, kResults> finished;
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) finished.element[v] = narrow<T>(sum[o][v]);

@@ -106,9 +106,9 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   auto variant = static_cast<Variant>(plan["variant"]);
   // A tensor may start anywhere, which only shows here.
   const Tile tile = tile_of(sizeof(T), filter, call.view.mapping, variant);
-  if (is_aligned(variant) && !pointers_aligned(call.source, call.result, tile, call.view.mapping)) {
-    variant = ragged_of(variant);
-  }
+  const bool has_epilogue = call.epilogue.more == 0 || has_any_epilogue(filter, variant);
+  const bool aligned = pointers_aligned(call.source, call.result, tile, call.view.mapping);
+  if (is_aligned(variant) && !(aligned && has_epilogue)) variant = ragged_of(variant);
   with_filter(problem, [&](auto side) {
     constexpr int kFilter = side.value;
     with_mapping(call.view.mapping,

@@ -44,6 +44,12 @@ constexpr Variant ragged_of(Variant variant) {
   return is_flat(variant) || variant == Variant::columns_only ? Variant::ragged_flat : Variant::ragged_tall;
 }
 
+// Whether it has code for scales and residuals, for which larger filters leave registers where lanes hold few
+// columns alone; the variant for tensors that are not aligned takes over.
+constexpr bool has_any_epilogue(int filter, Variant variant) {
+  return filter == 3 || !is_aligned(variant);
+}
+
 // Halo columns come from the next lane alone, which must hold as many.
 constexpr bool has_narrow(int bytes, int filter, Mapping mapping) {
   return mapping == Mapping::transpose2 || filter / 2 * bytes <= 8;
