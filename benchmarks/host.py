@@ -19,6 +19,7 @@ from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
 
 _CHANNELS, _SIZE, _REPEATS = 96, 14, 200
+_NETWORK_ROUNDS = 3  # times those of layers: a network is called once in a round
 _LAYERS: dict[str, Callable[[], nn.Conv2d]] = {
     "depthwise 3x3": lambda: nn.Conv2d(_CHANNELS, _CHANNELS, 3, padding=1, groups=_CHANNELS),
     "pointwise": lambda: nn.Conv2d(_CHANNELS, 24, 1),
@@ -86,7 +87,7 @@ def _run_network(case: str, device: torch.device, rounds: int) -> list[Record]:
         calls = {"convx": networks.call(kind, converted, x), "torch": networks.call(kind, native, x)}
         for call in calls.values():
             call()  # cuDNN's and convx's choices, and memory
-        times = _in_turns(calls, device, rounds, 1)
+        times = _in_turns(calls, device, _NETWORK_ROUNDS * rounds, 1)
         records.append(networks.record(case, kind, times["convx"], times["torch"]))
     return records
 

@@ -107,17 +107,19 @@ struct Ending {
   template <int L>
   CONVX_INLINE Simd<Accumulator<T>, L> operator()(Simd<Accumulator<T>, L> value, const T* place,
                                                   int64_t count = L, int64_t step = 1) const {
-    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
-    return with<L>(value, load_residuals<T, L>(place, residual_distance, count, step));
+    Simd<Accumulator<T>, L> residuals{};
+    if (adds()) residuals = load_residuals<T, L>(place, residual_distance, count, step);
+    return with<L>(value, residuals);
   }
 
-  // residuals: not read where it adds none.
+  // residuals: not looked at where it adds none. One copy of the activation's code for all forms.
   template <int L>
   CONVX_INLINE Simd<Accumulator<T>, L> with(Simd<Accumulator<T>, L> value,
                                             Simd<Accumulator<T>, L> residuals) const {
-    if (!adds()) return activate<Accumulator<T>, L>(value, activation);
-    if (more & kResidualBefore) return activate<Accumulator<T>, L>(value + residuals, activation);
-    return activate<Accumulator<T>, L>(value, activation) + residuals;
+    if (more & kResidualBefore) value += residuals;
+    value = activate<Accumulator<T>, L>(value, activation);
+    if (more & kResidualAfter) value += residuals;
+    return value;
   }
 };
 
