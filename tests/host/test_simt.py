@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simt import build as programs
 from simt import covering as problems
@@ -112,7 +112,9 @@ def any_problem(draw: st.DrawFn) -> str:
         "channels": draw(st.integers(1, 20)),
         "multiplier": draw(st.sampled_from([1, 1, 2, 3])),
         "batch": draw(st.integers(1, 4)),
-        "epilogue": draw(st.sampled_from(["", "bias", "bias relu6", "silu"])),
+        "epilogue": draw(
+            st.sampled_from(["", "bias", "bias relu6", "silu", "scale bias residual relu", "relu residual"])
+        ),
     }
     if not problems.is_valid(row):
         row["padding"] = "ragged"
@@ -121,16 +123,38 @@ def any_problem(draw: st.DrawFn) -> str:
     return problems.line(row, operation, layout, draw(st.sampled_from(DEVICES)), "shuffled")
 
 
+@st.composite
+def problem_of_its_own(draw: st.DrawFn, family: str) -> str:
+    """A line for a driver, such as the family is there for."""
+    size = draw(st.sampled_from([(7, 7), (14, 14)])) if family.startswith("plane") else (14, 16)
+    filter = draw(st.sampled_from([(3, 3), (5, 5)]))
+    row: dict[str, Any] = {
+        "dtype": draw(st.sampled_from(["float32", "bfloat16", "float16"])),
+        "filter": filter,
+        "stride": (1, 1),
+        "padding": "same",
+        "size": size,
+        "channels": draw(st.integers(2, 20)),  # one channel counts as nchw
+        "batch": draw(st.integers(1, 4)),
+        "epilogue": draw(st.sampled_from(["", "bias relu6", "bias residual relu", "scale bias"])),
+    }
+    gradients = ["weight_grad"] if family.endswith("_weight") else ["forward", "input_grad"]
+    layout = "channels_last" if family.startswith("channels") else "nchw"
+    return problems.line(row, draw(st.sampled_from(gradients)), layout, "h200", "shuffled")
+
+
 @settings(
     max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(lines=st.lists(any_problem(), min_size=1, max_size=12))
-def test_any_problem(driver: Path, lines: list[str]) -> None:
-    """Problems that nobody thought of, of which the family runs some: hypothesis fails where none counts."""
-    assume("\nRUN " in run(driver, lines))
+@given(data=st.data())
+def test_any_problem(driver: Path, data: st.DataObject) -> None:
+    """Problems that nobody thought of, beside one that the family runs."""
+    lines = data.draw(st.lists(any_problem(), max_size=11))
+    own = data.draw(problem_of_its_own(driver.name))
+    assert "\nRUN " in run(driver, [*lines, own])
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -36,16 +36,17 @@ def test_arguments_are_the_schemas(operator: Operator) -> None:
 def test_one_more_argument_is_a_change_of_the_schema_alone() -> None:
     """Where a derivative or a rule of vmap has nothing to say of it."""
     schema = str(torch.ops.convx.conv2d.default._schema).removeprefix("convx::conv2d")
-    more = schema.replace(") -> Tensor", ", Tensor? residual=None, bool late=False) -> Tensor")
+    more = schema.replace(") -> Tensor", ", Tensor? addend=None, bool late=False) -> Tensor")
+    count = len(torch.ops.convx.conv2d.default._schema.arguments)
     library = torch.library.Library("convx_test", "DEF")
     library.define(f"conv2d{more}")
-    library.impl("conv2d", lambda *given, **named: torch.ops.convx.conv2d(*given[:11]), "CPU")
+    library.impl("conv2d", lambda *given, **named: torch.ops.convx.conv2d(*given[:count]), "CPU")
     operator = dataclasses.replace(DECLARED["conv2d"])
     vars(operator)["call"] = torch.ops.convx_test.conv2d.default
-    assert operator.arguments._fields[-2:] == ("residual", "late")
+    assert operator.arguments._fields[-2:] == ("addend", "late")
 
     calls = SimpleNamespace(
-        conv2d=lambda *given: dispatch.conv2d(*given[:11]),
+        conv2d=lambda *given: dispatch.conv2d(*given[:count]),
         conv2d_input_grad=dispatch.conv2d_input_grad,
         conv2d_weight_grad=dispatch.conv2d_weight_grad,
     )
