@@ -1,4 +1,4 @@
-// From a tile of sums in shared memory to results: the epilogue and stores along rows.
+// From a tile of sums in shared memory to results: bias, activation and stores along rows.
 #pragma once
 #include "methods/cuconv/tensor/arguments.cuh"
 #include "methods/epilogue.cuh"
@@ -65,19 +65,7 @@ class Finish {
         CONVX_UNROLL
         for (int r = 0; r < kRows; ++r, own += kDown * a_.result_plane) {
           if (row + r * kDown >= filters) break;
-          if constexpr (Last) {
-            finish(
-                values[r], a_.epilogue, [&](int) { return first_filter + row + r * kDown; },
-                [&](T(&residuals)[Count]) {
-                  if (whole) {
-                    read_residuals(a_.epilogue, own, residuals);
-                  } else {
-                    const int begin = static_cast<int>(task_.first_pixel - pixel),
-                              end = static_cast<int>(task_.end_pixel - pixel);
-                    read_residuals(a_.epilogue, own, begin, end, residuals);
-                  }
-                });
-          }
+          if constexpr (Last) activate(values[r], a_.epilogue.activation);
           put<Count>(own, values[r], pixel, whole);
         }
       }

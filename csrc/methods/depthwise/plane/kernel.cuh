@@ -118,12 +118,8 @@ plane_kernel(Arguments<T> a) {
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) sum[o][v] = bias;
     }
-    const int planes_here = elements_of(step) / kPlane;
     const auto finish_row = [&](int o) {
-      finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
-        if (plane >= planes_here) return nullptr;
-        return a.result + first_plane(step) * kPlane + (corner + o * row_step + v * column_step);
-      });
+      activate(sum[o], a.epilogue.activation);
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) origin[o * row_step + v * column_step] = narrow<T>(sum[o][v]);
     };

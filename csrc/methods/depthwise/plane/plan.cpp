@@ -26,6 +26,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("needs a 3x3 or 5x5 filter");
   }
   if (problem.stride_h != 1 || problem.stride_w != 1) return Support::no("needs stride 1");
+  if (problem.epilogue.is_more_than_bias()) return Support::no(kAddsBiasAlone);
   if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
   for (const int64_t padding :
        {problem.padding_top, problem.padding_bottom, problem.padding_left, problem.padding_right}) {

@@ -199,20 +199,15 @@ plane_split_kernel(Arguments<T> a) {
         }
       }
     }
-    const int at = plane * result_plane + row * a.result_width + column;
-    T* const to = results + (result_phase + at);
-    const auto own = [&](int v) {
-      return kTransposed ? column + v >= 0 && column + v < a.result_width : v >= begin;
-    };
+    T* const to = results + (result_phase + plane * result_plane + row * a.result_width + column);
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
+      activate(sum[o], a.epilogue.activation);
       if (row + o < 0 || row + o >= a.result_height) continue;
-      finish_by_turns(
-          sum[o], a.epilogue, a.channels.remainder(static_cast<uint32_t>(first_plane + plane)),
-          [&](int v) -> const T* { return own(v) ? result_begin + (at + o * a.result_width + v) : nullptr; });
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) {
-        if (own(v)) to[o * a.result_width + v] = narrow<T>(sum[o][v]);
+        const bool own = kTransposed ? column + v >= 0 && column + v < a.result_width : v >= begin;
+        if (own) to[o * a.result_width + v] = narrow<T>(sum[o][v]);
       }
     }
   }

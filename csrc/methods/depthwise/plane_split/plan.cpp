@@ -31,6 +31,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("needs stride 1 or 2 both ways");
   }
   if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
+  if (problem.epilogue.is_more_than_bias()) return Support::no(kAddsBiasAlone);
   if (problem.in_height > kMostElements || problem.in_width > kMostElements ||
       problem.in_height * problem.in_width > kMostElements || problem.out_height > kMostElements ||
       problem.out_width > kMostElements || problem.out_height * problem.out_width > kMostElements) {

@@ -113,11 +113,8 @@ class FinishChannels {
     if constexpr (Kind == kSplit) make_finite(values, pixel);
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) values[i] = (empty ? 0 : values[i]) + shift_[i];
+    activate(values, epilogue_.activation);
     T* const to = result_ + pixel * shape_.result.pixel_stride;
-    finish(
-        values, epilogue_,
-        [&](int i) { return group_filter_ + min(first_filter_ + filter_step(i), shape_.rows - 1); },
-        [&](T(&residuals)[kFilters]) { read_residuals_of(to, residuals); });
     CONVX_UNROLL
     for (int i = 0; i < kFilters; i += kNear) {
       const int left = shape_.rows - first_filter_ - filter_step(i);
@@ -132,21 +129,6 @@ class FinishChannels {
           if (j < left) to[filter_step(i) + j] = narrow<T>(values[i + j]);
         }
       }
-    }
-  }
-
-  CONVX_DEVICE void read_residuals_of(const T* to, T (&residuals)[kFilters]) const {
-    CONVX_UNROLL
-    for (int i = 0; i < kFilters; i += kNear) {
-      const int left = shape_.rows - first_filter_ - filter_step(i);
-      T near[kNear];
-      if (shape_.result_pieces && left >= kNear) {
-        read_residuals(epilogue_, to + filter_step(i), near);
-      } else {
-        read_residuals(epilogue_, to + filter_step(i), 0, left, near);
-      }
-      CONVX_UNROLL
-      for (int j = 0; j < kNear; ++j) residuals[i + j] = near[j];
     }
   }
 
