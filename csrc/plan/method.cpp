@@ -26,6 +26,11 @@ Support supports_padding(const ConvProblem& p, const DeviceTraits& device) {
   return Support::yes();
 }
 
+Support supports_epilogue(const ConvProblem& p, const DeviceTraits& device) {
+  if (device.backend != Backend::hip || !p.epilogue.is_more_than_bias()) return Support::yes();
+  return Support::no("on AMD it adds neither scales nor residuals");
+}
+
 int64_t Plan::operator[](const char* parameter) const {
   for (const auto& [name, value] : tiling) {
     if (std::strcmp(name, parameter) == 0) return value;

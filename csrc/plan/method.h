@@ -22,6 +22,9 @@ struct Support {
 // and columns of it in memory: not where nearly all of it is padding, as with enormous dilations.
 Support supports_padding(const ConvProblem& problem, const DeviceTraits& device);
 
+// Whether kernels can take its scale and residual, where it has any: not on AMD.
+Support supports_epilogue(const ConvProblem& problem, const DeviceTraits& device);
+
 // What is told of a method, whatever the problems are that it solves.
 struct MethodFacts {
   const char* name;     // as users select it

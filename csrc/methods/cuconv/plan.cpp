@@ -33,6 +33,7 @@ Support fits(const Sweep& s) {
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.batch == 0) return Support::no("the batch is empty");
   if (problem.layout != Layout::nchw) {
     return Support::no("it needs the layout nchw: its coalesced accesses run along rows");

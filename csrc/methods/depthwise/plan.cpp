@@ -19,6 +19,7 @@ const Families& families(Backend backend) {
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (!problem.is_depthwise()) {
     return Support::no("it is not depthwise (groups " + std::to_string(problem.groups) + ", input channels " +
                        std::to_string(problem.in_channels) + "; they must be equal)");

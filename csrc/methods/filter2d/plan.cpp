@@ -37,6 +37,7 @@ Support supports(const FilterProblem& problem, const DeviceTraits& device) {
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.in_channels != 1) {
     return Support::no("it filters single channels (in_channels is " + std::to_string(problem.in_channels) +
                        ", it must be 1)");

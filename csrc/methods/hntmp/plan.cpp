@@ -11,6 +11,7 @@ std::string pair(int64_t height, int64_t width) {
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.operation == Operation::weight_grad) {
     return Support::no("it computes forward and input_grad, not weight_grad");
   }

@@ -12,6 +12,7 @@ constexpr Append* kGpuFamilies[] = {append_tensor, append_fma, append_fma_weight
 constexpr Append* kCpuFamilies[] = {append_cpu, append_cpu_weight};
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
+  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.filter_height != 1 || problem.filter_width != 1) {
     return Support::no("the filter is not 1x1 (" + std::to_string(problem.filter_height) + "x" +
                        std::to_string(problem.filter_width) + ")");
