@@ -89,7 +89,8 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArgum
     for (int turn = 0; turn < kRows; ++turn) {
       const int row = first_row + block.row(turn);
       if (row < rows) {
-        const A shift = bias_of(epilogue, group_row + row);
+        A shift = A(0);
+        if (epilogue.bias != nullptr) shift = widen(epilogue.bias[group_row + row]);
         CONVX_UNROLL
         for (int n = 0; n < kColumns; ++n) sum[0][n] += shift;
         T* const plane = result + (group_row + row) * channel_stride;
@@ -157,7 +158,7 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArgum
     A shift[kRows];
     CONVX_UNROLL
     for (int m = 0; m < kRows; ++m) {
-      shift[m] = m < left ? bias_of(epilogue, group_row + row + m) : A(0);
+      shift[m] = epilogue.bias != nullptr && m < left ? widen(epilogue.bias[group_row + row + m]) : A(0);
     }
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kColumns; ++turn) {
