@@ -50,20 +50,9 @@ CONVX_DEVICE void activate(A (&row)[N], Activation activation) {
   }
 }
 
-// What there is beside bias and activation: nothing on AMD, whose waves have no scalar registers left for it
-// (supports_epilogue in plan/method.h).
-template <class T>
-CONVX_DEVICE uint32_t more_of([[maybe_unused]] const EpilogueArguments<T>& epilogue) {
-#if defined(CONVX_HIP)
-  return 0;
-#else
-  return epilogue.more;
-#endif
-}
-
 // Bias of a channel, or zero: what its sums begin with, or have added before finish().
-template <class T>
-CONVX_DEVICE Accumulator<T> bias_of(const EpilogueArguments<T>& epilogue, int64_t channel) {
+template <template <class> class Arguments, class T>
+CONVX_DEVICE Accumulator<T> bias_of(const Arguments<T>& epilogue, int64_t channel) {
   return epilogue.bias != nullptr ? widen(load<T, 1>(epilogue.bias + channel).element[0]) : Accumulator<T>(0);
 }
 
@@ -115,12 +104,12 @@ CONVX_DEVICE void finish(Accumulator<T> (&row)[N], const EpilogueArguments<T>& e
     CONVX_UNROLL
     for (int i = 0; i < N; ++i) row[i] += Accumulator<T>(widen(residuals[i]));
   };
-  if (more_of(epilogue) != 0) {
-    if (more_of(epilogue) & kScale) rescale(row, epilogue, channel_of);
-    if (more_of(epilogue) & kResidualBefore) add_residuals();
+  if (epilogue.more != 0) {
+    if (epilogue.more & kScale) rescale(row, epilogue, channel_of);
+    if (epilogue.more & kResidualBefore) add_residuals();
   }
   activate(row, epilogue.activation);
-  if (more_of(epilogue) & kResidualAfter) add_residuals();
+  if (epilogue.more & kResidualAfter) add_residuals();
 }
 
 // The same in few registers, for kernels that have none left: one residual at a time, by rotating the row.
@@ -138,28 +127,28 @@ CONVX_DEVICE void finish_by_turns(Accumulator<T> (&row)[N], const EpilogueArgume
       row[N - 1] = first;
     }
   };
-  if (more_of(epilogue) != 0) {
-    if (more_of(epilogue) & kScale) rescale(row, epilogue, [&](int) { return channel; });
-    if (more_of(epilogue) & kResidualBefore) add_residuals();
+  if (epilogue.more != 0) {
+    if (epilogue.more & kScale) rescale(row, epilogue, [&](int) { return channel; });
+    if (epilogue.more & kResidualBefore) add_residuals();
   }
   activate(row, epilogue.activation);
-  if (more_of(epilogue) & kResidualAfter) add_residuals();
+  if (epilogue.more & kResidualAfter) add_residuals();
 }
 
 // The same of one sum that becomes the result at `place`.
 template <class T>
 CONVX_DEVICE T finished(Accumulator<T> sum, const EpilogueArguments<T>& epilogue, int64_t channel,
                         const T* place) {
-  if (more_of(epilogue) != 0) {
-    if (more_of(epilogue) & kScale) {
+  if (epilogue.more != 0) {
+    if (epilogue.more & kScale) {
       Accumulator<T> shift = 0;
       if (epilogue.shift != nullptr) shift = widen(epilogue.shift[channel]);
       sum = multiply_add(sum, Accumulator<T>(widen(epilogue.scale[channel])), shift);
     }
-    if (more_of(epilogue) & kResidualBefore) sum += widen(*residual_of(epilogue, place));
+    if (epilogue.more & kResidualBefore) sum += widen(*residual_of(epilogue, place));
   }
   sum = activate(sum, epilogue.activation);
-  if (more_of(epilogue) & kResidualAfter) sum += widen(*residual_of(epilogue, place));
+  if (epilogue.more & kResidualAfter) sum += widen(*residual_of(epilogue, place));
   return narrow<T>(sum);
 }
 

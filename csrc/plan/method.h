@@ -22,6 +22,8 @@ struct Support {
 // and columns of it in memory: not where nearly all of it is padding, as with enormous dilations.
 Support supports_padding(const ConvProblem& problem, const DeviceTraits& device);
 
+// Of kernels that took longer for every call, or spilled, where they could add more than a bias.
+constexpr const char* kAddsBiasAlone = "adds neither scales nor residuals";
 // Whether kernels can take its scale and residual, where it has any: not on AMD.
 Support supports_epilogue(const ConvProblem& problem, const DeviceTraits& device);
 

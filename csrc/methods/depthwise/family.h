@@ -20,9 +20,6 @@ enum Kernel : int {
   kPlaneSplit = 8       // plane_split/: nchw forward and input_grad, small planes shared out by strips
 };
 
-// Of kernels that took longer for every call where they could add more than a bias, for registers or code.
-constexpr const char* kAddsBiasAlone = "adds neither scales nor residuals";
-
 // Planning half of a family. append adds every tiling that can run the problem, none where it can't.
 struct Family {
   const char* name;

@@ -48,30 +48,6 @@ CONVX_DEVICE void write_pixel(T* address, Accumulator<T> value) {
   }
 }
 
-// The residual of the result at `place`; bytes have none.
-template <class T, class F>
-CONVX_DEVICE F residual_of_pixel(const EpilogueArguments<F>& epilogue, const T* place) {
-  if constexpr (sizeof(T) == 1) {
-    return F(0);
-  } else {
-    return load<T, 1>(residual_of(epilogue, place)).element[0];
-  }
-}
-
-// Of a row of results: all of whole ones, aligned, else those before `end`.
-template <class T, bool Whole, class F, int N>
-CONVX_DEVICE void read_residual_row(const EpilogueArguments<F>& epilogue, const T* place, int end,
-                                    F (&residuals)[N]) {
-  if constexpr (sizeof(T) == 1) {
-    CONVX_UNROLL
-    for (int i = 0; i < N; ++i) residuals[i] = F(0);
-  } else if constexpr (Whole) {
-    read_residuals(epilogue, place, residuals);
-  } else {
-    read_residuals(epilogue, place, 0, end, residuals);
-  }
-}
-
 // As border_index, for indices a few sizes outside at most: steps instead of a division.
 CONVX_DEVICE int near_border_index(int index, int size, Border border) {
   if (index >= 0 && index < size) return index;

@@ -7,6 +7,7 @@ namespace {
 constexpr int64_t kMostAlongAxis = int64_t{1} << 28;
 
 Support gpu_supports(const FilterProblem& p) {
+  if (p.epilogue.is_more_than_bias()) return Support::no(kAddsBiasAlone);
   const struct {
     const char* what;
     int64_t size;
@@ -37,7 +38,6 @@ Support supports(const FilterProblem& problem, const DeviceTraits& device) {
 }
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.in_channels != 1) {
     return Support::no("it filters single channels (in_channels is " + std::to_string(problem.in_channels) +
                        ", it must be 1)");

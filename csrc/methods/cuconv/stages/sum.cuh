@@ -29,7 +29,7 @@ sum_kernel(const Accumulator<T>* partial, T* result, int64_t results, int planes
     for (int i = 0; i < kPlanesAhead; ++i) sum += ahead[i];
   }
   for (; plane < planes; ++plane, source += results) sum += *source;
-  const int filter = epilogue.bias != nullptr || more_of(epilogue) != 0
+  const int filter = epilogue.bias != nullptr || epilogue.more != 0
                          ? static_cast<int>(index / result_plane % filters)
                          : 0;
   result[index] = finished(sum + bias_of(epilogue, filter), epilogue, filter, result + index);

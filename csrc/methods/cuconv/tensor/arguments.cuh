@@ -23,7 +23,7 @@ struct Arguments {
   FastDivide divide_image_places, divide_pitch, divide_result_plane;
   FastDivide divide_row_pairs, divide_source_height;  // for windows by pairs
   int neighbours;                                     // results that can be written at once
-  EpilogueArguments<T> epilogue;
+  BiasArguments<T> epilogue;
 };
 
 constexpr int kNothing = -1;  // a place without a source element, or without a result

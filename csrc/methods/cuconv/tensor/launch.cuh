@@ -50,7 +50,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
                       is_aligned(target, static_cast<size_t>(neighbours * element_bytes));
     if (fits && a.neighbours == 0) a.neighbours = number(neighbours);
   }
-  a.epilogue = operands.finishing<T>();
+  a.epilogue = bias_arguments<T>(operands.epilogue, operands.epilogue_pointers);
   return a;
 }
 

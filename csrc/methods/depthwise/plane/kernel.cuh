@@ -23,7 +23,7 @@ struct Arguments {
   uint32_t channels, period, slices;
   bool bulk;  // both tensors start at multiples of 16 bytes
   bool flip;
-  EpilogueArguments<T> epilogue;
+  BiasArguments<T> epilogue;
 };
 
 template <class T, int Lanes, int Filter, int Side>

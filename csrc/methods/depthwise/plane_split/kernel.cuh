@@ -20,7 +20,7 @@ struct Arguments {
   int first_source_row, first_source_column, first_result_row, first_result_column;
   FastDivide strips, units, channels;  // units of a plane
   bool flip;
-  EpilogueArguments<T> epilogue;
+  BiasArguments<T> epilogue;
 };
 
 template <class T, int Filter, Mapping M>

@@ -28,7 +28,7 @@ struct Arguments {
   FastDivide group_lanes, segments, row_tiles, divide_dilation_h;
   uint32_t units;
   Border border;
-  EpilogueArguments<FilterElement<T>> epilogue;
+  BiasArguments<FilterElement<T>> epilogue;
 };
 
 // Pixels of one image row for the lanes of a warp; a null row is zeros.
@@ -150,26 +150,13 @@ filter_general_kernel(Arguments<T> a) {
         }
       });
     }
-    const auto exists = [&](int o) { return makes && result_row + o < a.out_height; };
-    const auto place = [&](int o) {
-      return result + (static_cast<int64_t>(result_row + o) * a.out_width + result_column);
-    };
-    EpilogueArguments<F> epilogue = a.epilogue;
-    uint32_t activation = static_cast<uint32_t>(epilogue.activation);
+    uint32_t activation = static_cast<uint32_t>(a.epilogue.activation);
     if constexpr (sizeof(T) == 8) make_opaque(activation);  // its conditions are not kept across the taps
-    epilogue.activation = static_cast<Activation>(activation);
-    finish(
-        sum, epilogue, [&](int) { return f; },
-        [&](F(&residuals)[Rows]) {
-          CONVX_UNROLL
-          for (int o = 0; o < Rows; ++o) {
-            residuals[o] = {};
-            if (exists(o)) residuals[o] = residual_of_pixel(epilogue, place(o));
-          }
-        });
+    activate(sum, static_cast<Activation>(activation));
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
-      if (exists(o)) write_pixel<T>(place(o), sum[o]);
+      if (!makes || result_row + o >= a.out_height) continue;
+      write_pixel<T>(result + (static_cast<int64_t>(result_row + o) * a.out_width + result_column), sum[o]);
     }
   }
 }

@@ -25,7 +25,7 @@ struct Arguments {
   FastDivide segments, chunks;
   uint32_t units;  // warps with work
   Border border;
-  EpilogueArguments<FilterElement<T>> epilogue;
+  BiasArguments<FilterElement<T>> epilogue;
 };
 
 // Whether a lane loads pixel j of its row; it gets the others from its neighbours.
@@ -111,22 +111,11 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
         for (int j = 0; j < Filter; ++j) sum[o] = multiply_add(pixel[j], tap[r * Filter + j], sum[o]);
       }
     }
-    const auto exists = [&](int o) { return start + o < end && result_column < a.out_width; };
-    const auto place = [&](int o) {
-      return plane + (static_cast<int64_t>(start + o) * a.out_width + result_column);
-    };
-    finish(
-        sum, a.epilogue, [&](int) { return filter; },
-        [&](FilterElement<T>(&residuals)[Rows]) {
-          CONVX_UNROLL
-          for (int o = 0; o < Rows; ++o) {
-            residuals[o] = {};
-            if (exists(o)) residuals[o] = residual_of_pixel(a.epilogue, place(o));
-          }
-        });
+    activate(sum, a.epilogue.activation);
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
-      if (exists(o)) write_pixel<T>(place(o), sum[o]);
+      if (start + o >= end || result_column >= a.out_width) continue;
+      write_pixel<T>(plane + (static_cast<int64_t>(start + o) * a.out_width + result_column), sum[o]);
     }
   }
 }

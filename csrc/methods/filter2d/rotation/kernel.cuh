@@ -23,7 +23,7 @@ struct Arguments {
   FastDivide filters_count, group_lanes, segments, row_tiles;
   uint32_t units;
   Border border;
-  EpilogueArguments<FilterElement<T>> epilogue;
+  BiasArguments<FilterElement<T>> epilogue;
 };
 
 // Reads a lane's columns of image rows.
@@ -185,11 +185,7 @@ filter_rotation_kernel(Arguments<T> a) {
   for (int o = 0; o < kRows; ++o) {
     if (!makes || result_row + o >= a.out_height) continue;
     T* const to = result + static_cast<int64_t>(o) * a.out_width;
-    finish(
-        sum[o], a.epilogue, [&](int) { return f; },
-        [&](F(&residuals)[kColumns]) {
-          read_residual_row<T, Aligned>(a.epilogue, to, a.out_width - result_column, residuals);
-        });
+    activate(sum[o], a.epilogue.activation);
     store_row<T, Aligned>(to, sum[o], a.out_width - result_column);
   }
 }

@@ -24,7 +24,7 @@ struct Arguments {
   FastDivide group_lanes, stack, segments, row_stacks, filter_groups;
   uint32_t units;
   Border border;
-  EpilogueArguments<FilterElement<T>> epilogue;
+  BiasArguments<FilterElement<T>> epilogue;
 };
 
 // What a lane makes, and where.
@@ -177,11 +177,7 @@ filter_strip_kernel(Arguments<T> a) {
       if constexpr (o >= 0) {
         if (o < made) {
           T* to = result + static_cast<int64_t>(o) * a.out_width;
-          finish(
-              sum[o], a.epilogue, [&](int) { return first_filter + f; },
-              [&](FilterElement<T>(&residuals)[kColumns]) {
-                read_residual_row<T, kAligned>(a.epilogue, to, a.out_width - place.result_column, residuals);
-              });
+          activate(sum[o], a.epilogue.activation);
           if constexpr (kAligned) {
             store_strip<T, kColumns>(to, sum[o]);
           } else {

@@ -65,7 +65,7 @@ Call<T> call_of(const Plan& plan, const FilterProblem& problem, const FilterPoin
   a.filter_groups = divide_by(geometry.filter_groups);
   a.units = static_cast<uint32_t>(geometry.units);
   a.border = problem.border;
-  a.epilogue = epilogue_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue, pointers.result);
+  a.epilogue = bias_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue);
   return call;
 }
 

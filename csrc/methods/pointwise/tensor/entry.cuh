@@ -1,5 +1,7 @@
 // The kernel of the tensor family: a block multiplies, then finishes.
 #pragma once
+#include <type_traits>
+
 #include "methods/pointwise/tensor/finish.cuh"
 #include "methods/pointwise/tensor/finish_channels.cuh"
 
@@ -26,9 +28,13 @@ template <Precision Kind, Access How>
 constexpr bool kCompiled = true;
 #endif
 
+// What results are finished by: in channels_last a bias and an activation alone.
+template <Access How, class T>
+using Finishing = std::conditional_t<How == kChannels, BiasArguments<T>, EpilogueArguments<T>>;
+
 template <Precision Kind, int Lanes, Access How, class Tile, class T>
 CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
-tensor_kernel(const uint32_t* packed, const T* filters, const T* source, EpilogueArguments<T> epilogue,
+tensor_kernel(const uint32_t* packed, const T* filters, const T* source, Finishing<How, T> epilogue,
               T* result, Shape shape) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();

@@ -97,7 +97,7 @@ class Finish {
     }
     const Activation activation = epilogue_.activation;
     const bool clamps = activation == Activation::relu || activation == Activation::relu6;
-    if (more_of(epilogue_) == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
+    if (epilogue_.more == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
     // One copy of the long code: rows move up after each.
     CONVX_NO_UNROLL
     for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {

@@ -15,9 +15,8 @@ class FinishChannels {
   using Size = typename Sums::Size;
   using Cell = Fragment<Lanes>;
 
-  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source,
-                              const EpilogueArguments<T>& epilogue, T* result, const Shape& shape,
-                              unsigned char* shared)
+  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source, const BiasArguments<T>& epilogue,
+                              T* result, const Shape& shape, unsigned char* shared)
       : sums_(sums), shape_(shape), filters_(filters), source_(source), epilogue_(epilogue), shared_(shared) {
     static_assert(Tile::kRowsEach % 2 == 0, "pairs of fragments hold neighbouring filters");
     const int tile = sums.row_tile * Tile::kRowTiles + sums.warp_row * Tile::kRowsEach;
@@ -152,7 +151,7 @@ class FinishChannels {
   Sums& sums_;
   const Shape& shape_;
   const T *filters_, *source_;
-  const EpilogueArguments<T>& epilogue_;
+  const BiasArguments<T>& epilogue_;
   T* result_;
   unsigned char* shared_;
   int first_filter_;
