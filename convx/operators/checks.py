@@ -1,8 +1,7 @@
-"""What fakes check as the operators themselves do (csrc/problem/problem.cpp), symbolic sizes too."""
+"""What fakes check of tensors, as the operators themselves do (csrc/torch); of sizes the planner's own check."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from convx._arguments import DTYPES, gives_channels_last
-from convx._errors import MOST, check, dtype_name, require_dimensions, require_length, shape
+from convx._errors import check, dtype_name, require_dimensions, require_length, shape
 from convx._libraries import core
 
 
@@ -48,12 +47,7 @@ def check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> Non
     )
 
 
-def _check_pair(name: str, values: Sequence[Any], way_out: str) -> None:
-    for value in values:
-        check(value >= 1, f"{name} must be at least 1, got {shape(values)}; {way_out}")
-
-
-def check_geometry(
+def output_size(
     input_size: Sequence[Any],
     weight_size: Sequence[Any],
     stride: Sequence[int],
@@ -61,66 +55,30 @@ def check_geometry(
     dilation: Sequence[int],
     groups: int,
 ) -> list[Any]:
-    """The output's size, once everything about the forward convolution is known to make sense."""
+    """The output's size; InvalidArgument where the forward convolution makes no sense.
+
+    Of symbolic sizes, those are judged that they stand for while a program is recorded: nothing is learned
+    from them that would hold the program to them. Where that is unknown too, the operator judges.
+    """
     require_length("stride", stride, 2, "height, width")
     require_length("padding", padding, 4, "top, bottom, left, right")
     require_length("dilation", dilation, 2, "height, width")
-    batch, channels, height, width = input_size
-    filters, channels_per_group, *taps = weight_size
-    _check_pair("input: the channels", (channels,), "a convolution without channels has no meaning")
-    _check_pair("input: height and width", (height, width), "only the batch may be empty")
-    _check_pair(
-        "weight: the output channels", (filters,), "a convolution without output channels has no meaning"
-    )
-    _check_pair("weight: the filter's height and width", taps, "use a 1x1 filter to pass values through")
-    _check_pair("stride", stride, "use 1 to compute every position")
-    _check_pair("dilation", dilation, "use 1 for a dense filter")
-    top, bottom, left, right = padding
-    check(
-        min(padding) >= 0,
-        f"padding must be at least 0, got (top {top}, bottom {bottom}, left {left}, right {right}); slice "
-        f"the input to crop it",
-    )
-    check(groups >= 1, f"groups must be at least 1, got {groups}; use 1 for a dense convolution")
-    for count in (channels, filters):
-        check(
-            count % groups == 0,
-            f"groups must divide both channel counts, got groups {groups} with {channels} input channels and "
-            f"{filters} output channels",
-        )
-    check(
-        channels_per_group == channels // groups,
-        f"weight must have input channels / groups = {channels} / {groups} = {channels // groups} in "
-        f"dimension 1, "
-        f"got {channels_per_group}: shape {shape(weight_size)}",
-    )
-    size = [batch, filters]
-    for axis, (name, extent) in enumerate((("height", height), ("width", width))):
-        before, after = padding[2 * axis : 2 * axis + 2]
-        reach = dilation[axis] * (taps[axis] - 1) + 1
-        padded = extent + before + after
-        check(
-            _fits(padded) and _fits(reach),
-            f"the {name} of the padded input or of the dilated filter overflows 64 bits; padding or dilation "
-            f"is too large",
-        )
-        check(
-            padded >= reach,
-            f"weight: the filter spans {reach} in {name} (size {taps[axis]}, dilation {dilation[axis]}) but "
-            f"the "
-            f"padded input has only {padded} (size {extent}, padding {before} + {after}); use more padding, "
-            f"less "
-            f"dilation or a smaller filter",
-        )
+    batch, *sizes = (_known(each) for each in (*input_size, *weight_size))
+    if None not in sizes:
+        core().output_size((batch or 0, *sizes[:3]), sizes[3:], stride, padding, dilation, groups)
+    size = [input_size[0], weight_size[0]]
+    for axis in range(2):
+        padded = input_size[2 + axis] + padding[2 * axis] + padding[2 * axis + 1]
+        reach = dilation[axis] * (weight_size[2 + axis] - 1) + 1
         size.append((padded - reach) // stride[axis] + 1)
-    for name, each in (("input", input_size), ("weight", weight_size), ("output", size)):
-        check(_fits(8, *each), f"the {name} of size {shape(each)} has more elements than 64 bits can address")
     return size
 
 
-def _fits(*factors: Any) -> bool:
-    """Whether their product fits into 64 bits; symbolic sizes do, and learn nothing by this."""
-    return any(isinstance(each, torch.SymInt) for each in factors) or math.prod(factors) <= MOST
+def _known(size: Any) -> int | None:
+    """The number, or what a symbolic one stands for while a program is recorded."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return size.node.hint if size.node.has_hint() else None
 
 
 def empty(size: Sequence[Any], first: Tensor, second: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def _fake(a: Any) -> Tensor:
     checks.check_image("input", a.input)
     checks.check_image("weight", a.weight)
     checks.check_like("weight", a.weight, "input", a.input)
-    size = checks.check_geometry(a.input.shape, a.weight.shape, a.stride, a.padding, a.dilation, a.groups)
+    size = checks.output_size(a.input.shape, a.weight.shape, a.stride, a.padding, a.dilation, a.groups)
     for name, values in (("bias", a.bias), ("scale", a.scale)):
         if values is not None:
             checks.check_like(name, values, "input", a.input)

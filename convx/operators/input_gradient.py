@@ -25,7 +25,7 @@ def _fake(a: Any) -> Tensor:
     checks.check_image("weight", a.weight)
     checks.check_like("weight", a.weight, "output_grad", a.output_grad)
     require_length("input_size", a.input_size, 4, "one per dimension")
-    size = checks.check_geometry(a.input_size, a.weight.shape, a.stride, a.padding, a.dilation, a.groups)
+    size = checks.output_size(a.input_size, a.weight.shape, a.stride, a.padding, a.dilation, a.groups)
     checks.check_output_shape("output_grad", a.output_grad, size)
     checks.check_algorithm(a.algorithm)
     return checks.empty(a.input_size, a.output_grad, a.weight)

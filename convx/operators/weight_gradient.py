@@ -18,7 +18,7 @@ def _fake(a: Any) -> Tensor:
     checks.check_image("output_grad", a.output_grad)
     checks.check_like("output_grad", a.output_grad, "input", a.input)
     require_length("weight_size", a.weight_size, 4, "one per dimension")
-    size = checks.check_geometry(a.input.shape, a.weight_size, a.stride, a.padding, a.dilation, a.groups)
+    size = checks.output_size(a.input.shape, a.weight_size, a.stride, a.padding, a.dilation, a.groups)
     checks.check_output_shape("output_grad", a.output_grad, size)
     checks.check_algorithm(a.algorithm)
     return checks.empty(a.weight_size, a.input, a.output_grad)

@@ -56,6 +56,15 @@ ConvProblem make_problem(const std::string& operation, const std::string& dtype,
   return problem;
 }
 
+// Height and width of a convolution's output, by the check that operators make.
+Pair output_size(const Sizes& input, const Sizes& weight, const std::array<int64_t, 2>& stride,
+                 const std::array<int64_t, 4>& padding, const std::array<int64_t, 2>& dilation,
+                 int64_t groups) {
+  ConvProblem problem;
+  set_sizes(problem, input, weight, stride.data(), padding.data(), dilation.data(), groups);
+  return {problem.out_height, problem.out_width};
+}
+
 template <class Problem>
 const MethodOf<Problem>& method_named(const std::string& name) {
   std::string names;
@@ -288,6 +297,8 @@ PYBIND11_MODULE(_core, module) {
         throw py::type_error("methods takes Problem or FilterProblem, got " + std::string(py::str(kind)));
       },
       py::arg("kind") = py::type::of<ConvProblem>());
+  module.def("output_size", &output_size, py::arg("input_size"), py::arg("weight_size"), py::arg("stride"),
+             py::arg("padding"), py::arg("dilation"), py::arg("groups"));
   module.def("check_algorithm", &check_algorithm<ConvProblem>, py::arg("algorithm"));
   module.def("algorithm_of_gradients", &algorithm_of_gradients, py::arg("algorithm"));
   bind_planner<ConvProblem>(module);
