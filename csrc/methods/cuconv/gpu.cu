@@ -31,7 +31,8 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.pixel_blocks = divide_by(pixel_blocks);
   a.divide_taps = divide_by(s.taps());
   a.all_filters = divide_by(s.all_result_channels());
-  a.epilogue = operands.finishing<T>();
+  a.bias = operands.bias<T>();
+  a.finishing = operands.finishing<T>();
   const int64_t blocks = s.batch * s.all_result_channels() * s.taps() * pixel_blocks;
   launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
                  static_cast<uint32_t>(threads), 0, stream, a);
@@ -41,9 +42,10 @@ template <class T>
 void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   const Grid grid{static_cast<uint32_t>(divide_up(s.results(), stages::kSumThreads))};
   launch_in_turn(stages::sum_kernel<T>, "cuconv sum", grid, stages::kSumThreads, 0, stream,
-                 static_cast<const Accumulator<T>*>(operands.partial), static_cast<T*>(operands.result),
-                 s.results(), static_cast<int>(plan["planes"]), static_cast<int>(s.result_plane()),
-                 static_cast<int>(s.all_result_channels()), operands.finishing<T>());
+                 static_cast<const Accumulator<T>*>(operands.partial), operands.bias<T>(),
+                 static_cast<T*>(operands.result), s.results(), static_cast<int>(plan["planes"]),
+                 static_cast<int>(s.result_plane()), static_cast<int>(s.all_result_channels()),
+                 operands.finishing<T>());
 }
 
 // on_units: the kernel of matrix units, where the element type has one. packed: the filters were packed by

@@ -25,8 +25,12 @@ struct Operands {
   EpiloguePointers epilogue_pointers;
 
   template <class T>
-  EpilogueArguments<T> finishing() const {
-    return epilogue_arguments<T>(epilogue, epilogue_pointers, result);
+  const T* bias() const {
+    return initial_bias<T>(epilogue, epilogue_pointers);
+  }
+  template <class T>
+  Finishing<T> finishing() const {
+    return finishing_of<T>(epilogue, epilogue_pointers, result);
   }
 };
 

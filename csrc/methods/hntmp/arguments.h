@@ -21,10 +21,11 @@ struct Arguments {
   FastDivide window_width;
   // The results.
   T* result;
-  A* partial;                     // sums of each split, instead of the result; null where there is one split
+  A* partial;  // sums of each split, instead of the result; null where there is one split
+  const T* bias;
   int64_t result_plane, results;  // elements of a plane; of the whole result
   int result_channels, result_height, result_width;
-  EpilogueArguments<T> epilogue;
+  Finishing<T> finishing;
 };
 
 }  // namespace convx::hntmp

@@ -100,15 +100,16 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
     place_in_tile(min(i, count - 1), channel, pixel);
     return place.group * a.result_channels + min(first + channel, a.result_channels - 1);
   };
-  const auto index_of = [&](int i) {  // of the result, or -1 where there is none
+  // body(index of the result), where there is one.
+  const auto with_index = [&](int i, const auto& body) {
     int channel, pixel;
     place_in_tile(i, channel, pixel);
     const int y = place.row + pixel / kTile.width, x = place.column + pixel % kTile.width;
-    if (i >= count || first + channel >= a.result_channels) return static_cast<int64_t>(-1);
-    if (y >= a.result_height || x >= a.result_width) return static_cast<int64_t>(-1);
+    if (i >= count || first + channel >= a.result_channels) return;
+    if (y >= a.result_height || x >= a.result_width) return;
     const int at = y * a.result_width + x;
-    return origin + (ChannelsLast ? static_cast<int64_t>(at) * pixel_step(a, a.result_channels) + channel
-                                  : channel * a.result_plane + at);
+    body(origin + (ChannelsLast ? static_cast<int64_t>(at) * pixel_step(a, a.result_channels) + channel
+                                : channel * a.result_plane + at));
   };
   CONVX_NO_UNROLL
   for (int begin = threadIdx.x; begin < count; begin += kAtOnce * threads) {
@@ -124,31 +125,32 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
       total[j] = part[0];
       CONVX_UNROLL
       for (int warp = 1; warp < kMostWarps; ++warp) total[j] += part[warp];
-      if (a.epilogue.bias != nullptr && a.partial == nullptr) {
-        total[j] += widen(a.epilogue.bias[channel_of(begin + j * threads)]);
+      if (a.bias != nullptr && a.partial == nullptr) {
+        const int of_group = min(first + channel, a.result_channels - 1);
+        total[j] += widen(a.bias[place.group * a.result_channels + of_group]);
       }
     }
     if (a.partial == nullptr) {
       finish(
-          total, a.epilogue, [&](int j) { return channel_of(begin + j * threads); },
+          total, a.finishing, [&](int j) { return channel_of(begin + j * threads); },
           [&](T(&residuals)[kAtOnce]) {
             CONVX_UNROLL
             for (int j = 0; j < kAtOnce; ++j) {
-              const int64_t index = index_of(begin + j * threads);
               residuals[j] = T{};
-              if (index >= 0) residuals[j] = *residual_of(a.epilogue, a.result + index);
+              with_index(begin + j * threads,
+                         [&](int64_t index) { residuals[j] = *residual_of(a.finishing, a.result + index); });
             }
           });
     }
     CONVX_UNROLL
     for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t index = index_of(begin + j * threads);
-      if (index < 0) continue;
-      if (a.partial != nullptr) {
-        a.partial[place.split * a.results + index] = total[j];
-      } else {
-        a.result[index] = narrow<T>(total[j]);
-      }
+      with_index(begin + j * threads, [&](int64_t index) {
+        if (a.partial != nullptr) {
+          a.partial[place.split * a.results + index] = total[j];
+        } else {
+          a.result[index] = narrow<T>(total[j]);
+        }
+      });
     }
   }
 }
@@ -281,15 +283,15 @@ constexpr int kFinishThreads = 128;
 
 template <class T>
 CONVX_KERNEL(kFinishThreads, 1)
-hntmp_finish_kernel(const Accumulator<T>* partial, T* result, int64_t results, int splits, FastDivide plane,
-                    FastDivide channels, EpilogueArguments<T> epilogue) {
+hntmp_finish_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t results, int splits,
+                    FastDivide plane, FastDivide channels, Finishing<T> finishing) {
   const uint32_t i = blockIdx.x * kFinishThreads + threadIdx.x;
   if (i >= results) return;
   take_turn();
   Accumulator<T> total = partial[i];
   for (int split = 1; split < splits; ++split) total += partial[split * results + i];
   const uint32_t channel = channels.remainder(plane.quotient(i));
-  result[i] = finished(total + bias_of(epilogue, channel), epilogue, channel, result + i);
+  result[i] = finished(total + bias_of(bias, channel), finishing, channel, result + i);
 }
 
 }  // namespace convx::hntmp

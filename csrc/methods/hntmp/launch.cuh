@@ -42,7 +42,8 @@ Arguments<T, Accumulator<T>> arguments_of(const Plan& plan, const ConvProblem& p
   a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
   a.splits = divide_by(g.splits), a.channel_blocks = divide_by(g.channel_blocks);
   a.groups = divide_by(s.groups);
-  a.epilogue = epilogue_arguments<T>(problem, pointers);
+  a.bias = initial_bias<T>(problem, pointers);
+  a.finishing = finishing_of<T>(problem, pointers);
   return a;
 }
 
@@ -102,9 +103,10 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   if (a.partial == nullptr) return;
   Grid grid;
   grid.x = static_cast<uint32_t>(divide_up(a.results, kFinishThreads));
-  launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.result,
-                 a.results, static_cast<int>(g.splits), divide_by(channels_last ? 1 : a.result_plane),
-                 divide_by(sweep.all_result_channels()), a.epilogue);
+  launch_in_turn(hntmp_finish_kernel<T>, "hntmp finish", grid, kFinishThreads, 0, stream, a.partial, a.bias,
+                 a.result, a.results, static_cast<int>(g.splits),
+                 divide_by(channels_last ? 1 : a.result_plane), divide_by(sweep.all_result_channels()),
+                 a.finishing);
 }
 
 // The build writes a source for each instance.

@@ -8,13 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "platform/gpu/hip.h"
+
 #if defined(CONVX_SIMT)
 #include "simt.h"  // tests/host/simt: kernels as plain C++
-#elif defined(__HIP__) || defined(__HIP_PLATFORM_AMD__)
+#elif defined(CONVX_HIP)
 #include <hip/hip_bfloat16.h>
 #include <hip/hip_fp16.h>
 #include <hip/hip_runtime.h>
-#define CONVX_HIP 1
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -14,14 +14,14 @@ constexpr int kRowElements = 1024;  // of a filter row in shared memory at a tim
 
 template <class T>
 struct ProductArguments {
-  const T *source, *weight;
+  const T *source, *weight, *bias;
   T* result;
   Accumulator<T>* partial;  // planes by tap; null for 1x1 filters, whose products are results
   int64_t results;
   int groups, channels, filters, source_height, source_width, result_width, result_plane;
   int filter_width, taps, stride_h, stride_w, dilation_h, dilation_w, top, left;
   FastDivide pixel_blocks, divide_taps, all_filters;
-  EpilogueArguments<T> epilogue;
+  Finishing<T> finishing;
 };
 
 template <class T>
@@ -68,7 +68,7 @@ products_kernel(ProductArguments<T> a) {
   if (a.partial != nullptr) {
     a.partial[tap * a.results + index] = sum;
   } else {
-    a.result[index] = finished(sum + bias_of(a.epilogue, filter), a.epilogue, filter, a.result + index);
+    a.result[index] = finished(sum + bias_of(a.bias, filter), a.finishing, filter, a.result + index);
   }
 }
 

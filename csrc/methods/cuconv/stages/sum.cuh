@@ -12,8 +12,8 @@ constexpr int kPlanesAhead = 8;  // loads that a thread has under way
 
 template <class T>
 CONVX_KERNEL(kSumThreads, 1)
-sum_kernel(const Accumulator<T>* partial, T* result, int64_t results, int planes, int result_plane,
-           int filters, EpilogueArguments<T> epilogue) {
+sum_kernel(const Accumulator<T>* partial, const T* bias, T* result, int64_t results, int planes,
+           int result_plane, int filters, Finishing<T> finishing) {
   using A = Accumulator<T>;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
   if (index >= results) return;
@@ -29,10 +29,9 @@ sum_kernel(const Accumulator<T>* partial, T* result, int64_t results, int planes
     for (int i = 0; i < kPlanesAhead; ++i) sum += ahead[i];
   }
   for (; plane < planes; ++plane, source += results) sum += *source;
-  const int filter = epilogue.bias != nullptr || epilogue.more != 0
-                         ? static_cast<int>(index / result_plane % filters)
-                         : 0;
-  result[index] = finished(sum + bias_of(epilogue, filter), epilogue, filter, result + index);
+  const int filter =
+      bias != nullptr || finishing.more != 0 ? static_cast<int>(index / result_plane % filters) : 0;
+  result[index] = finished(sum + bias_of(bias, filter), finishing, filter, result + index);
 }
 
 }  // namespace convx::cuconv::stages

@@ -10,6 +10,7 @@ template <class T>
 struct Arguments {
   const T* source;
   const unsigned char* filters;  // packed
+  const T* bias;
   T* result;
   float* partial;  // planes of sums instead of results, where not null
   int64_t results;
@@ -23,7 +24,7 @@ struct Arguments {
   FastDivide divide_image_places, divide_pitch, divide_result_plane;
   FastDivide divide_row_pairs, divide_source_height;  // for windows by pairs
   int neighbours;                                     // results that can be written at once
-  BiasArguments<T> epilogue;
+  Activation activation;
 };
 
 constexpr int kNothing = -1;  // a place without a source element, or without a result

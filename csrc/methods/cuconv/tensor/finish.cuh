@@ -56,7 +56,7 @@ class Finish {
           const int own = min(row + r * kDown, filters - 1);
           take<Count>(sums_ + own * Tile::kSumPitch + column, values[r]);
           if constexpr (Last) {
-            const float shift = bias_of(a_.epilogue, first_filter + own);
+            const float shift = bias_of(a_.bias, first_filter + own);
             CONVX_UNROLL
             for (int i = 0; i < Count; ++i) values[r][i] += shift;
           }
@@ -65,7 +65,7 @@ class Finish {
         CONVX_UNROLL
         for (int r = 0; r < kRows; ++r, own += kDown * a_.result_plane) {
           if (row + r * kDown >= filters) break;
-          if constexpr (Last) activate(values[r], a_.epilogue.activation);
+          if constexpr (Last) activate(values[r], a_.activation);
           put<Count>(own, values[r], pixel, whole);
         }
       }

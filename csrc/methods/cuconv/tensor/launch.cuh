@@ -50,7 +50,8 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
                       is_aligned(target, static_cast<size_t>(neighbours * element_bytes));
     if (fits && a.neighbours == 0) a.neighbours = number(neighbours);
   }
-  a.epilogue = bias_arguments<T>(operands.epilogue, operands.epilogue_pointers);
+  a.bias = operands.bias<T>();
+  a.activation = operands.epilogue.activation;
   return a;
 }
 

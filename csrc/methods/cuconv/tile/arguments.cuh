@@ -11,6 +11,7 @@ template <class T>
 struct Arguments {
   const T* source;  // flat: aligned down to a piece of four elements, source_offset elements before the first
   const T* weight;
+  const T* bias;
   T* result;
   Accumulator<T>* partial;  // planes of sums, or null where they are results
   int64_t source_offset, source_end, results;
@@ -24,7 +25,7 @@ struct Arguments {
   int row_step, column_step, residues, residue_pitch, pitch, positions, channel_pitch;
   int reduction, weight_pitch, stage, table_words, part;
   FastDivide divide_values;  // of a filter in a stage: by fours where weights are wide, else one by one
-  EpilogueArguments<T> epilogue;
+  Finishing<T> finishing;
 };
 
 // One element, or zero, into shared memory as an accumulator.

@@ -164,8 +164,7 @@ class TileBlock : Feed {
         a.partial[index] = total;
       } else {
         const int64_t channel = task.first_filter + filter;
-        a.result[index] =
-            finished(total + bias_of(a.epilogue, channel), a.epilogue, channel, a.result + index);
+        a.result[index] = finished(total + bias_of(a.bias, channel), a.finishing, channel, a.result + index);
       }
     }
   }

@@ -55,7 +55,8 @@ Arguments<T> arguments_of(const Tiling& t, const Geometry& g, const Sweep& s, co
   a.weight_pitch = number(g.weight_pitch), a.stage = number(g.stage);
   a.table_words = number(g.table_bytes / 4), a.part = number(t.part);
   a.divide_values = divide_by(a.wide_weights ? g.reduction / 4 : g.reduction);
-  a.epilogue = operands.finishing<T>();
+  a.bias = operands.bias<T>();
+  a.finishing = operands.finishing<T>();
   return a;
 }
 

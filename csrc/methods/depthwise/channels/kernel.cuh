@@ -156,8 +156,8 @@ CONVX_DEVICE void add_row(const Pixel (&row)[SourceColumns], const uint32_t* own
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
           bool Resident, bool Staged, int Blocks, bool AnyEpilogue>
 CONVX_KERNEL(kThreads, CONVX_TIGHT_BLOCKS(Blocks))
-channels_last(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* result,
-              ChannelsShape shape) {
+channels_last(const T* source, const T* weight, const T* bias, T* result, ChannelsShape shape,
+              Finishing<T> finishing) {
   using Axis = TileAxis<Filter, Stride, Transposed>;
   using Pixel = Lane<T, Channels>;
   constexpr int kTaps = Filter * Filter;
@@ -244,8 +244,8 @@ channels_last(const T* source, const T* weight, EpilogueArguments<T> epilogue, T
   }
   float offset[Channels];
   CONVX_UNROLL
-  for (int v = 0; v < Channels; ++v) offset[v] = epilogue.bias ? widen(epilogue.bias[channel + v]) : 0.0f;
-  const bool clamped = epilogue.activation == Activation::relu || epilogue.activation == Activation::relu6;
+  for (int v = 0; v < Channels; ++v) offset[v] = bias ? widen(bias[channel + v]) : 0.0f;
+  const bool clamped = finishing.activation == Activation::relu || finishing.activation == Activation::relu6;
 
   for (;;) {
     Unit next = unit;
@@ -291,18 +291,18 @@ channels_last(const T* source, const T* weight, EpilogueArguments<T> epilogue, T
         char* const line = unit.result + o * result_pitch;
         if constexpr (AnyEpilogue) {
           finish(
-              sum[o], epilogue, [&](int i) { return channel + i % Channels; },
+              sum[o], finishing, [&](int i) { return channel + i % Channels; },
               [&](T(&residuals)[Columns* Channels]) {
                 CONVX_UNROLL
                 for (int t = 0; t < Columns; ++t) {
                   T own[Channels] = {};
-                  if (result_inside >> t & 1) read_residuals(epilogue, line + t * pixel_pitch, own);
+                  if (result_inside >> t & 1) read_residuals(finishing, line + t * pixel_pitch, own);
                   CONVX_UNROLL
                   for (int v = 0; v < Channels; ++v) residuals[t * Channels + v] = own[v];
                 }
               });
         } else if (clamped) {
-          const bool capped = epilogue.activation == Activation::relu6;
+          const bool capped = finishing.activation == Activation::relu6;
           CONVX_UNROLL
           for (int t = 0; t < Columns * Channels; ++t) {
             float& value = sum[o][t];

@@ -43,8 +43,8 @@ void launch_tile(const Plan& plan, const ConvProblem& problem, const Pointers& p
                       kTile.resident, is_staged(Filter, Size), kTile.blocks, Size == kSmall>,
         "depthwise channels", Grid{shape.blocks * slices}, kThreads, 0, stream,
         static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
-        static_cast<const T*>(pointers.weight), epilogue_arguments<T>(problem, pointers),
-        static_cast<T*>(pointers.result), shape);
+        static_cast<const T*>(pointers.weight), initial_bias<T>(problem, pointers),
+        static_cast<T*>(pointers.result), shape, finishing_of<T>(problem, pointers));
   }
 }
 

@@ -184,7 +184,8 @@ CONVX_DEVICE void add_taps(const A (&window)[Columns + kChunk], const bool (&use
 // columns are one load.
 template <class T, bool Gradient, int Rows, int Columns, bool Wide>
 CONVX_KERNEL(256, 1)
-correlate(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* result, CorrelateShape shape) {
+correlate(const T* source, const T* weight, const T* bias, T* result, CorrelateShape shape,
+          Finishing<T> finishing) {
   static_assert(!Wide || Columns == 4, "a wide load is four columns");
   using A = Accumulator<T>;
   CONVX_DYNAMIC_SHARED(shared);
@@ -192,7 +193,7 @@ correlate(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* re
 
   shape.template keep_per_lane<Gradient>();
   keep_per_lane(weight);
-  keep_per_lane(epilogue.bias);
+  keep_per_lane(bias);
   keep_per_lane(result);
   const Place place = place_of<Gradient, Rows, Columns>(shape);
   const int channel_begin = place.channel_begin, channel = place.channel;
@@ -300,7 +301,7 @@ correlate(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* re
   }
   if (!active) return;
 
-  const A offset = bias_of(epilogue, channel);
+  const A offset = bias_of(bias, channel);
   T* const result_plane = result + image * shape.result_image + channel * shape.result_plane;
   CONVX_UNROLL
   for (int o = 0; o < Rows; ++o) {
@@ -313,13 +314,13 @@ correlate(const T* source, const T* weight, EpilogueArguments<T> epilogue, T* re
     CONVX_UNROLL
     for (int c = 0; c < Columns; ++c) sum[o][c] += offset;
     finish(
-        sum[o], epilogue, [&](int) { return channel; },
+        sum[o], finishing, [&](int) { return channel; },
         [&](T(&residuals)[Columns]) {
           CONVX_UNROLL
           for (int c = 0; c < Columns; ++c) {
             const T* const place = line + int64_t(column(c)) * shape.result_column;
             residuals[c] = T{};
-            if (column(c) < shape.columns.result_size) residuals[c] = *residual_of(epilogue, place);
+            if (column(c) < shape.columns.result_size) residuals[c] = *residual_of(finishing, place);
           }
         });
     Vector<T, Columns> values;

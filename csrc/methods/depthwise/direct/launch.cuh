@@ -88,8 +88,8 @@ void launch_correlate(const Plan& plan, const ConvProblem& problem, const Pointe
   launch_in_turn(correlate<T, Gradient, Rows, Columns, Wide>, "depthwise direct",
                  Grid{static_cast<uint32_t>(blocks)}, static_cast<uint32_t>(plan["threads"]), shared_bytes,
                  stream, static_cast<const T*>(Gradient ? pointers.output_grad : pointers.input),
-                 static_cast<const T*>(pointers.weight), epilogue_arguments<T>(problem, pointers),
-                 static_cast<T*>(pointers.result), shape);
+                 static_cast<const T*>(pointers.weight), initial_bias<T>(problem, pointers),
+                 static_cast<T*>(pointers.result), shape, finishing_of<T>(problem, pointers));
 }
 
 template <int Lanes, class T, bool ChannelsLast, int TapRows, int TapColumns>

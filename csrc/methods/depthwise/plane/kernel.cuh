@@ -18,12 +18,13 @@ template <class T>
 struct Arguments {
   const T* source;
   const T* weight;
+  const T* bias;  // null without
   T* result;
   int64_t planes, chunks;
   uint32_t channels, period, slices;
   bool bulk;  // both tensors start at multiples of 16 bytes
   bool flip;
-  BiasArguments<T> epilogue;
+  Activation activation;
 };
 
 template <class T, int Lanes, int Filter, int Side>
@@ -100,7 +101,7 @@ plane_kernel(Arguments<T> a) {
       weight[r * Filter + q] = widen(load<T, 1>(filter + (row * Filter + column)).element[0]);
     }
   }
-  const float bias = bias_of(a.epilogue, channel);
+  const float bias = bias_of(a.bias, channel);
 
   for (int step = 0; step < steps; ++step) {
     issue(step + kStages - 1);
@@ -119,7 +120,7 @@ plane_kernel(Arguments<T> a) {
       for (int v = 0; v < kSize; ++v) sum[o][v] = bias;
     }
     const auto finish_row = [&](int o) {
-      activate(sum[o], a.epilogue.activation);
+      activate(sum[o], a.activation);
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) origin[o * row_step + v * column_step] = narrow<T>(sum[o][v]);
     };

@@ -22,7 +22,8 @@ plane::Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, c
   a.slices = static_cast<uint32_t>(plan["slices"]);
   a.bulk = is_aligned(a.source, 16) && is_aligned(a.result, 16);
   a.flip = sweep_of(problem).flipped;
-  a.epilogue = bias_arguments<T>(problem, pointers);
+  a.bias = initial_bias<T>(problem, pointers);
+  a.activation = problem.epilogue.activation;
   return a;
 }
 

@@ -14,13 +14,14 @@ template <class T>
 struct Arguments {
   const T* source;
   const T* weight;
+  const T* bias;  // null without
   T* result;
   int planes, planes_of_block, source_floats;
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_source_column, first_result_row, first_result_column;
   FastDivide strips, units, channels;  // units of a plane
   bool flip;
-  BiasArguments<T> epilogue;
+  Activation activation;
 };
 
 template <class T, int Filter, Mapping M>
@@ -123,7 +124,7 @@ plane_split_kernel(Arguments<T> a) {
   T tap[Filter * Filter], bias_element{};
   CONVX_UNROLL
   for (int i = 0; i < Filter * Filter; ++i) tap[i] = load<T, 1>(filter + i).element[0];
-  if (a.epilogue.bias != nullptr) bias_element = load<T, 1>(a.epilogue.bias + channel).element[0];
+  if (a.bias != nullptr) bias_element = load<T, 1>(a.bias + channel).element[0];
 
   round.store_to(source, thread, vectors);
   const int round_step = Round<T>::kBatch * static_cast<int>(blockDim.x);
@@ -202,7 +203,7 @@ plane_split_kernel(Arguments<T> a) {
     T* const to = results + (result_phase + plane * result_plane + row * a.result_width + column);
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
-      activate(sum[o], a.epilogue.activation);
+      activate(sum[o], a.activation);
       if (row + o < 0 || row + o >= a.result_height) continue;
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) {

@@ -31,7 +31,8 @@ Arguments<T> arguments_of(const Plan& plan, const ConvProblem& problem, const Po
   a.strips = divide_by(geometry.strips), a.units = divide_by(geometry.units());
   a.channels = divide_by(view.all_result_channels());
   a.flip = view.flipped;
-  a.epilogue = bias_arguments<T>(problem, pointers);
+  a.bias = initial_bias<T>(problem, pointers);
+  a.activation = problem.epilogue.activation;
   return a;
 }
 

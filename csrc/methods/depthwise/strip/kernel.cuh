@@ -13,6 +13,7 @@ template <class T>
 struct Arguments {
   const T* source;
   const T* weight;
+  const T* bias;  // null without
   T* result;
   int source_height, source_width, result_height, result_width;
   int first_source_row, first_result_row, column_shift;
@@ -20,7 +21,7 @@ struct Arguments {
   FastDivide group_lanes, segments, row_tiles, result_channels, multiplier;
   uint32_t units;
   bool flip;
-  EpilogueArguments<T> epilogue;
+  Finishing<T> finishing;
 };
 
 // One source row of a lane: as elements in memory, as 32-bit words in shuffles.
@@ -173,7 +174,7 @@ strip_kernel(Arguments<T> a) {
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i) weight[i] = widen(load<T, 1>(filter + i).element[0]);
   }
-  const float bias = bias_of(a.epilogue, channel);
+  const float bias = bias_of(a.bias, channel);
 
   const int result_row = a.first_result_row + tile * kRows;
   const int result_column = strip * kResults + a.column_shift;
@@ -216,19 +217,19 @@ strip_kernel(Arguments<T> a) {
       if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
       T* to = result + (row * a.result_width + result_column);
       if constexpr (!has_any_epilogue(Filter, V)) {
-        activate(sum[o], a.epilogue.activation);
+        activate(sum[o], a.finishing.activation);
       } else if constexpr (Filter > 3) {
-        finish_by_turns(sum[o], a.epilogue, channel, [&](int v) -> const T* {
+        finish_by_turns(sum[o], a.finishing, channel, [&](int v) -> const T* {
           return result_column + v >= 0 && result_column + v < a.result_width ? to + v : nullptr;
         });
       } else {
         finish(
-            sum[o], a.epilogue, [&](int) { return channel; },
+            sum[o], a.finishing, [&](int) { return channel; },
             [&](T(&residuals)[kResults]) {
               if constexpr (!Shape::kAligned) {
-                read_residuals(a.epilogue, to, -result_column, a.result_width - result_column, residuals);
+                read_residuals(a.finishing, to, -result_column, a.result_width - result_column, residuals);
               } else if (result_column < a.result_width) {
-                read_residuals(a.epilogue, to, residuals);
+                read_residuals(a.finishing, to, residuals);
               }
             });
       }

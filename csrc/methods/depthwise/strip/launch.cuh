@@ -16,9 +16,9 @@ template <class T>
 struct Call {
   View view;
   int lanes;
-  const T *source, *weight;
+  const T *source, *weight, *bias;
   T* result;
-  EpilogueArguments<T> epilogue;
+  Finishing<T> finishing;
   Stream stream;
 };
 
@@ -29,7 +29,7 @@ void start(const Call<T>& call) {
   const View& view = call.view;
   const auto narrow_int = [](int64_t value) { return static_cast<int>(value); };
   Arguments<T> a{};
-  a.source = call.source, a.weight = call.weight, a.result = call.result;
+  a.source = call.source, a.weight = call.weight, a.bias = call.bias, a.result = call.result;
   a.source_height = narrow_int(view.source_height), a.source_width = narrow_int(view.source_width);
   a.result_height = narrow_int(view.result_height), a.result_width = narrow_int(view.result_width);
   a.first_source_row = narrow_int(geometry.first_source_row);
@@ -43,7 +43,7 @@ void start(const Call<T>& call) {
   a.multiplier = divide_by(view.exchanges_channels() ? 1 : view.result_channels / view.source_channels);
   a.units = static_cast<uint32_t>(geometry.units);
   a.flip = view.flipped;
-  a.epilogue = call.epilogue;
+  a.finishing = call.finishing;
   with_lanes(call.lanes, [&](auto width) {
     constexpr int kLanes = decltype(width)::value;
     Grid grid;
@@ -100,13 +100,14 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   call.source = static_cast<const T*>(forward ? pointers.input : pointers.output_grad);
   call.weight = static_cast<const T*>(pointers.weight);
   call.result = static_cast<T*>(pointers.result);
-  call.epilogue = epilogue_arguments<T>(problem, pointers);
+  call.bias = initial_bias<T>(problem, pointers);
+  call.finishing = finishing_of<T>(problem, pointers);
   call.stream = stream;
   const int filter = static_cast<int>(problem.filter_height);
   auto variant = static_cast<Variant>(plan["variant"]);
   // A tensor may start anywhere, which only shows here.
   const Tile tile = tile_of(sizeof(T), filter, call.view.mapping, variant);
-  const bool has_epilogue = call.epilogue.more == 0 || has_any_epilogue(filter, variant);
+  const bool has_epilogue = call.finishing.more == 0 || has_any_epilogue(filter, variant);
   const bool aligned = pointers_aligned(call.source, call.result, tile, call.view.mapping);
   if (is_aligned(variant) && !(aligned && has_epilogue)) variant = ragged_of(variant);
   with_filter(problem, [&](auto side) {

@@ -18,6 +18,7 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
+  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;  // padding
@@ -28,7 +29,7 @@ struct Arguments {
   FastDivide group_lanes, segments, row_tiles, divide_dilation_h;
   uint32_t units;
   Border border;
-  BiasArguments<FilterElement<T>> epilogue;
+  Activation activation;
 };
 
 // Pixels of one image row for the lanes of a warp; a null row is zeros.
@@ -121,7 +122,7 @@ filter_general_kernel(Arguments<T> a) {
   CONVX_NO_UNROLL
   for (int f = 0; f < a.filters_count; ++f, result += plane, filter += taps) {
     A sum[Rows];
-    const A bias = bias_of(a.epilogue, f);
+    const A bias = bias_of(a.bias, f);
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) sum[o] = bias;
     CONVX_NO_UNROLL
@@ -150,7 +151,7 @@ filter_general_kernel(Arguments<T> a) {
         }
       });
     }
-    uint32_t activation = static_cast<uint32_t>(a.epilogue.activation);
+    uint32_t activation = static_cast<uint32_t>(a.activation);
     if constexpr (sizeof(T) == 8) make_opaque(activation);  // its conditions are not kept across the taps
     activate(sum, static_cast<Activation>(activation));
     CONVX_UNROLL

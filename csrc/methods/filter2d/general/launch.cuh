@@ -41,7 +41,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.row_tiles = divide_by(row_tiles), a.divide_dilation_h = divide_by(problem.dilation_h);
   a.units = static_cast<uint32_t>(problem.images * row_tiles * segments);
   a.border = problem.border;
-  a.epilogue = bias_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.bias = initial_bias<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.activation = problem.epilogue.activation;
   constexpr int kBothRows = general_rows(kReuseForms[0], sizeof(T)),
                 kRows = general_rows(kReuseForms[1], sizeof(T));
   if (plan["columns"] != 0) {

@@ -17,6 +17,7 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
+  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;   // padding
@@ -25,7 +26,7 @@ struct Arguments {
   FastDivide segments, chunks;
   uint32_t units;  // warps with work
   Border border;
-  BiasArguments<FilterElement<T>> epilogue;
+  Activation activation;
 };
 
 // Whether a lane loads pixel j of its row; it gets the others from its neighbours.
@@ -88,7 +89,7 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
                        const float (&tap)[Filter * Filter], int filter, int first_row, int result_column,
                        T* plane, int lane) {
   const int end = min(first_row + a.chunk_rows, a.out_height);
-  const float bias = bias_of(a.epilogue, filter);
+  const float bias = bias_of(a.bias, filter);
   CONVX_NO_UNROLL
   for (int start = first_row; start < end; start += Rows) {
     float sum[Rows];
@@ -111,7 +112,7 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
         for (int j = 0; j < Filter; ++j) sum[o] = multiply_add(pixel[j], tap[r * Filter + j], sum[o]);
       }
     }
-    activate(sum, a.epilogue.activation);
+    activate(sum, a.activation);
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
       if (start + o >= end || result_column >= a.out_width) continue;

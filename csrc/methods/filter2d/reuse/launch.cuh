@@ -51,7 +51,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.chunks = FastDivide(static_cast<uint32_t>(chunks_of(problem, chunk_rows)));
   a.units = static_cast<uint32_t>(units_of(problem, chunk_rows, call.lanes));
   a.border = problem.border;
-  a.epilogue = bias_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.bias = initial_bias<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.activation = problem.epilogue.activation;
   const bool columns = plan["columns"] != 0, rows = plan["rows"] > 1;
   switch (problem.filter_height) {
     case 3:

@@ -14,6 +14,7 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
+  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top, left;  // padding; left with the shift
@@ -23,7 +24,7 @@ struct Arguments {
   FastDivide filters_count, group_lanes, segments, row_tiles;
   uint32_t units;
   Border border;
-  BiasArguments<FilterElement<T>> epilogue;
+  Activation activation;
 };
 
 // Reads a lane's columns of image rows.
@@ -143,7 +144,7 @@ filter_rotation_kernel(Arguments<T> a) {
   block_barrier();
 
   A sum[kRows][kColumns];
-  const A bias = bias_of(a.epilogue, f);
+  const A bias = bias_of(a.bias, f);
   CONVX_UNROLL
   for (int o = 0; o < kRows; ++o) {
     CONVX_UNROLL
@@ -185,7 +186,7 @@ filter_rotation_kernel(Arguments<T> a) {
   for (int o = 0; o < kRows; ++o) {
     if (!makes || result_row + o >= a.out_height) continue;
     T* const to = result + static_cast<int64_t>(o) * a.out_width;
-    activate(sum[o], a.epilogue.activation);
+    activate(sum[o], a.activation);
     store_row<T, Aligned>(to, sum[o], a.out_width - result_column);
   }
 }

@@ -38,7 +38,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.segments = divide_by(geometry.segments), a.row_tiles = divide_by(geometry.row_tiles);
   a.units = static_cast<uint32_t>(geometry.units);
   a.border = problem.border;
-  a.epilogue = bias_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.bias = initial_bias<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.activation = problem.epilogue.activation;
   // A tensor may start anywhere, which only shows here.
   const auto divides = [](const void* pointer) {
     return is_aligned(pointer, std::min<size_t>(sizeof(T) * kColumns, 16));

@@ -15,6 +15,7 @@ template <class T>
 struct Arguments {
   const T* images;
   const FilterElement<T>* filters;
+  const FilterElement<T>* bias;  // null without
   T* result;
   int height, width, out_height, out_width;
   int top;   // result row 0 has its first tap at image row -top
@@ -24,7 +25,7 @@ struct Arguments {
   FastDivide group_lanes, stack, segments, row_stacks, filter_groups;
   uint32_t units;
   Border border;
-  BiasArguments<FilterElement<T>> epilogue;
+  Activation activation;
 };
 
 // What a lane makes, and where.
@@ -136,7 +137,7 @@ filter_strip_kernel(Arguments<T> a) {
   CONVX_NO_UNROLL
   for (int f = 0; f < filters; ++f, result += plane) {
     Taps<Filter> filter(taps, f);
-    const float bias = bias_of(a.epilogue, first_filter + f);
+    const float bias = bias_of(a.bias, first_filter + f);
     float sum[kRows][kColumns];
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
@@ -177,7 +178,7 @@ filter_strip_kernel(Arguments<T> a) {
       if constexpr (o >= 0) {
         if (o < made) {
           T* to = result + static_cast<int64_t>(o) * a.out_width;
-          activate(sum[o], a.epilogue.activation);
+          activate(sum[o], a.activation);
           if constexpr (kAligned) {
             store_strip<T, kColumns>(to, sum[o]);
           } else {

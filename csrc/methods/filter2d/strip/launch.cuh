@@ -65,7 +65,8 @@ Call<T> call_of(const Plan& plan, const FilterProblem& problem, const FilterPoin
   a.filter_groups = divide_by(geometry.filter_groups);
   a.units = static_cast<uint32_t>(geometry.units);
   a.border = problem.border;
-  a.epilogue = bias_arguments<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.bias = initial_bias<FilterElement<T>>(problem.epilogue, pointers.epilogue);
+  a.activation = problem.epilogue.activation;
   return call;
 }
 

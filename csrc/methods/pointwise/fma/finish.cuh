@@ -59,9 +59,9 @@ constexpr bool kStaged = sizeof(T) < 8;
 // Epilogue and stores go row by row, in nhwc column by column, through one copy of their code: the sums move
 // up after each.
 template <class T, class Tile, Role Kind>
-CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArguments<T>& epilogue, T* result,
-                                const Shape& shape, uint32_t group, int first_row, uint32_t first_column,
-                                uint32_t without_source, T* shared) {
+CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const T* bias, const Finishing<T>& finishing,
+                                T* result, const Shape& shape, uint32_t group, int first_row,
+                                uint32_t first_column, uint32_t without_source, T* shared) {
   using A = Accumulator<T>;
   constexpr int kRows = Tile::kRowsEach, kColumns = Tile::kColumnsEach;
   A(&sum)[kRows][kColumns] = block.sum;
@@ -90,26 +90,26 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArgum
       const int row = first_row + block.row(turn);
       if (row < rows) {
         A shift = A(0);
-        if (epilogue.bias != nullptr) shift = widen(epilogue.bias[group_row + row]);
+        if (bias != nullptr) shift = widen(bias[group_row + row]);
         CONVX_UNROLL
         for (int n = 0; n < kColumns; ++n) sum[0][n] += shift;
         T* const plane = result + (group_row + row) * channel_stride;
         finish(
-            sum[0], epilogue, [&](int) { return group_row + row; },
+            sum[0], finishing, [&](int) { return group_row + row; },
             [&](T(&residuals)[kColumns]) {
               CONVX_UNROLL
               for (int n = 0; n < kColumns; n += kTaken<T>) {
                 T piece[kTaken<T>] = {};
                 if (shape.result_pieces) {
                   const int64_t at = offset[n / kEach];
-                  if (at >= 0) read_residuals(epilogue, plane + at, piece);
+                  if (at >= 0) read_residuals(finishing, plane + at, piece);
                 } else {
                   CONVX_UNROLL
                   for (int j = 0; j < kTaken<T>; ++j) {
                     const int64_t at = kEach == 1
                                            ? offset[(n + j) / kEach]
                                            : shape.result_map.offset(first_column + block.column(n + j));
-                    if (at >= 0) piece[j] = *residual_of(epilogue, plane + at);
+                    if (at >= 0) piece[j] = *residual_of(finishing, plane + at);
                   }
                 }
                 CONVX_UNROLL
@@ -158,7 +158,7 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArgum
     A shift[kRows];
     CONVX_UNROLL
     for (int m = 0; m < kRows; ++m) {
-      shift[m] = epilogue.bias != nullptr && m < left ? widen(epilogue.bias[group_row + row + m]) : A(0);
+      shift[m] = bias != nullptr && m < left ? widen(bias[group_row + row + m]) : A(0);
     }
     CONVX_NO_UNROLL
     for (int turn = 0; turn < kColumns; ++turn) {
@@ -168,8 +168,8 @@ CONVX_DEVICE void write_results(Block<T, Tile, Kind>& block, const EpilogueArgum
         for (int m = 0; m < kRows; ++m) values[m] = sum[m][0] + shift[m];
         T* const place = result + offset[0] + group_row + row;
         finish(
-            values, epilogue, [&](int m) { return group_row + min(row + m, rows - 1); },
-            [&](T(&residuals)[kRows]) { read_residuals(epilogue, place, 0, left, residuals); });
+            values, finishing, [&](int m) { return group_row + min(row + m, rows - 1); },
+            [&](T(&residuals)[kRows]) { read_residuals(finishing, place, 0, left, residuals); });
         write_neighbours<T, kRows>(place, values, shape.result_pieces, left);
       }
       CONVX_UNROLL

@@ -8,7 +8,8 @@ namespace convx::pointwise::fma {
 // b's columns are pixels, a's rows are filters [groups][rows][depth].
 template <class T, class Tile, Role Kind>
 CONVX_KERNEL(Tile::kThreads, 1)
-multiply_kernel(const T* filters, const T* source, EpilogueArguments<T> epilogue, T* result, Shape shape) {
+multiply_kernel(const T* filters, const T* source, const T* bias, T* result, Shape shape,
+                Finishing<T> finishing) {
   CONVX_DYNAMIC_SHARED(memory);
   T* const shared = reinterpret_cast<T*>(memory);
   const int thread = threadIdx.x;
@@ -40,7 +41,8 @@ multiply_kernel(const T* filters, const T* source, EpilogueArguments<T> epilogue
     RowLoader<T, Tile::kColumns, Tile::kThreads> b(group_source, pixel, depth, shape.b_pieces, thread);
     block.multiply(shared, a, b, 0, chunks);
   }
-  write_results(block, epilogue, result, shape, group, first_row, first_column, without_source, shared);
+  write_results(block, bias, finishing, result, shape, group, first_row, first_column, without_source,
+                shared);
 }
 
 // partial[slice][group][rows][columns]: a slice sums over shape.depth of the output's pixels.

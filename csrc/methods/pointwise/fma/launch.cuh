@@ -65,7 +65,8 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
     launch_in_turn(multiply_kernel<T, Tile, Kind>, "pointwise fma",
                    Grid{shape.row_tiles * shape.column_tiles * shape.groups}, Tile::kThreads,
                    product_bytes<T, Tile, Kind>(shape, product.depth), stream, filters, source,
-                   epilogue_arguments<T>(problem, pointers), static_cast<T*>(pointers.result), shape);
+                   initial_bias<T>(problem, pointers), static_cast<T*>(pointers.result), shape,
+                   finishing_of<T>(problem, pointers));
   });
 }
 

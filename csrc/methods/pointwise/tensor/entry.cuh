@@ -1,7 +1,5 @@
 // The kernel of the tensor family: a block multiplies, then finishes.
 #pragma once
-#include <type_traits>
-
 #include "methods/pointwise/tensor/finish.cuh"
 #include "methods/pointwise/tensor/finish_channels.cuh"
 
@@ -28,14 +26,10 @@ template <Precision Kind, Access How>
 constexpr bool kCompiled = true;
 #endif
 
-// What results are finished by: in channels_last a bias and an activation alone.
-template <Access How, class T>
-using Finishing = std::conditional_t<How == kChannels, BiasArguments<T>, EpilogueArguments<T>>;
-
 template <Precision Kind, int Lanes, Access How, class Tile, class T>
 CONVX_KERNEL((Sizes<Kind, Lanes, How, Tile>::kThreads), (kBlocks<Kind, Lanes, How, Tile>))
-tensor_kernel(const uint32_t* packed, const T* filters, const T* source, Finishing<How, T> epilogue,
-              T* result, Shape shape) {
+tensor_kernel(const uint32_t* packed, const T* filters, const T* source, const T* bias, T* result,
+              Shape shape, Finishing<T> finishing) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   if constexpr (kCompiled<Kind, How>) {
@@ -43,9 +37,12 @@ tensor_kernel(const uint32_t* packed, const T* filters, const T* source, Finishi
     Block<Kind, Lanes, How, Tile> block(packed, source, shape, shared);
     block.run([&] {
       if constexpr (How == kChannels) {
-        FinishChannels<Kind, Lanes, Tile>(block, filters, source, epilogue, result, shape, shared).write();
+        FinishChannels<Kind, Lanes, Tile>(block, filters, source, bias, result, shape, finishing.activation,
+                                          shared)
+            .write();
       } else {
-        Finish<Kind, Lanes, How, Tile>(block, filters, source, epilogue, result, shape, shared).write();
+        Finish<Kind, Lanes, How, Tile>(block, filters, source, bias, result, shape, finishing, shared)
+            .write();
       }
     });
   }

@@ -21,9 +21,15 @@ class Finish {
   static constexpr int kFragments = Sums::kFragments;
 
   // filters and source as the caller gave them.
-  CONVX_DEVICE Finish(Sums& sums, const T* filters, const T* source, const EpilogueArguments<T>& epilogue,
-                      T* result, const Shape& shape, unsigned char* shared)
-      : sums_(sums), shape_(shape), filters_(filters), source_(source), epilogue_(epilogue), shared_(shared) {
+  CONVX_DEVICE Finish(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
+                      const Shape& shape, const Finishing<T>& finishing, unsigned char* shared)
+      : sums_(sums),
+        shape_(shape),
+        filters_(filters),
+        source_(source),
+        bias_(bias),
+        finishing_(finishing),
+        shared_(shared) {
     first_row_ = sums.first_row() + Cell::row(sums.lane, 0);
     result_ = result + (static_cast<int64_t>(sums.group) * shape.rows + first_row_) * shape.result_stride;
     if constexpr (!kStaged) {
@@ -95,9 +101,9 @@ class Finish {
     if constexpr (Kind == kSplit) {
       if (has_non_finite()) return write_exact();
     }
-    const Activation activation = epilogue_.activation;
+    const Activation activation = finishing_.activation;
     const bool clamps = activation == Activation::relu || activation == Activation::relu6;
-    if (epilogue_.more == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
+    if (finishing_.more == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
     // One copy of the long code: rows move up after each.
     CONVX_NO_UNROLL
     for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
@@ -118,7 +124,7 @@ class Finish {
 
   CONVX_DEVICE void write_clamped(bool clamps) {
     constexpr bool kRowsOfPixels = How == kRows || How == kShortRows;
-    const float high = epilogue_.activation == Activation::relu6 ? 6.0f : INFINITY;
+    const float high = finishing_.activation == Activation::relu6 ? 6.0f : INFINITY;
     // Where the results of rows of pixels go walks down the filters.
     T* to[kPlaces];
     int at[kPlaces];
@@ -172,7 +178,7 @@ class Finish {
     return static_cast<int64_t>(sums_.group) * shape_.rows + first_row_ + row;
   }
   CONVX_DEVICE float bias_of_row(int row) const {
-    return first_row_ + row < shape_.rows ? bias_of(epilogue_, channel_of(row)) : 0.0f;
+    return first_row_ + row < shape_.rows ? bias_of(bias_, channel_of(row)) : 0.0f;
   }
 
   CONVX_DEVICE bool has_non_finite() const {
@@ -228,7 +234,7 @@ class Finish {
     for (int t = 0; t < kFragments; ++t) values[t] += shift;
     if (first_row_ + row >= shape_.rows) return;
     finish(
-        values, epilogue_, [&](int) { return channel_of(row); },
+        values, finishing_, [&](int) { return channel_of(row); },
         [&](T(&residuals)[kFragments]) {
           read_residuals_of(i, result_ + row * shape_.result_stride, residuals);
         });
@@ -241,13 +247,13 @@ class Finish {
       for (int t = 0; t < kFragments; ++t) {
         const int64_t offset = is_in_plane(i, t) ? shape_.result.offset(pixel_of(i, t)) : kNoPixel;
         residuals[t] = T{};
-        if (offset >= 0) residuals[t] = *residual_of(epilogue_, to + offset);
+        if (offset >= 0) residuals[t] = *residual_of(finishing_, to + offset);
       }
     } else {
       const int64_t offset = place(i) != 0 ? offset_[kPlaces - 1] : offset_[0];
       CONVX_UNROLL
       for (int t = 0; t < kFragments; ++t) residuals[t] = T{};
-      if (offset >= 0) read_residuals(epilogue_, to + offset, residuals);
+      if (offset >= 0) read_residuals(finishing_, to + offset, residuals);
     }
   }
 
@@ -347,7 +353,8 @@ class Finish {
   Sums& sums_;
   const Shape& shape_;
   const T *filters_, *source_;
-  const EpilogueArguments<T>& epilogue_;
+  const T* bias_;
+  const Finishing<T>& finishing_;
   T* result_;
   unsigned char* shared_;
   int first_row_;

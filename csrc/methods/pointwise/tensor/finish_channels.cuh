@@ -15,9 +15,14 @@ class FinishChannels {
   using Size = typename Sums::Size;
   using Cell = Fragment<Lanes>;
 
-  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source, const BiasArguments<T>& epilogue,
-                              T* result, const Shape& shape, unsigned char* shared)
-      : sums_(sums), shape_(shape), filters_(filters), source_(source), epilogue_(epilogue), shared_(shared) {
+  CONVX_DEVICE FinishChannels(Sums& sums, const T* filters, const T* source, const T* bias, T* result,
+                              const Shape& shape, Activation activation, unsigned char* shared)
+      : sums_(sums),
+        shape_(shape),
+        filters_(filters),
+        source_(source),
+        activation_(activation),
+        shared_(shared) {
     static_assert(Tile::kRowsEach % 2 == 0, "pairs of fragments hold neighbouring filters");
     const int tile = sums.row_tile * Tile::kRowTiles + sums.warp_row * Tile::kRowsEach;
     first_filter_ = filter_of_row<Lanes>(kChannels, tile, Cell::row(sums.lane, 0));
@@ -26,7 +31,7 @@ class FinishChannels {
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) {
       const int filter = first_filter_ + filter_step(i);
-      shift_[i] = filter < shape.rows ? bias_of(epilogue, group_filter_ + filter) : 0.0f;
+      shift_[i] = filter < shape.rows ? bias_of(bias, group_filter_ + filter) : 0.0f;
     }
   }
 
@@ -112,7 +117,7 @@ class FinishChannels {
     if constexpr (Kind == kSplit) make_finite(values, pixel);
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) values[i] = (empty ? 0 : values[i]) + shift_[i];
-    activate(values, epilogue_.activation);
+    activate(values, activation_);
     T* const to = result_ + pixel * shape_.result.pixel_stride;
     CONVX_UNROLL
     for (int i = 0; i < kFilters; i += kNear) {
@@ -151,7 +156,7 @@ class FinishChannels {
   Sums& sums_;
   const Shape& shape_;
   const T *filters_, *source_;
-  const BiasArguments<T>& epilogue_;
+  Activation activation_;
   T* result_;
   unsigned char* shared_;
   int first_filter_;

@@ -33,19 +33,14 @@ void launch_access(const Plan& plan, int tile_index, Shape shape, const ConvProb
     shape.source_stage_bytes = static_cast<int>(Size::source_bytes(shape.plane));
     const int64_t shared_bytes = Size::shared_bytes(
         shape.plane, shape.steps, divide_up(column_tiles, column_blocks), shape.filters_stay);
-    Finishing<How, T> epilogue;
-    if constexpr (How == kChannels) {
-      epilogue = bias_arguments<T>(problem, pointers);
-    } else {
-      epilogue = epilogue_arguments<T>(problem, pointers);
-    }
     launch_in_turn(
         tensor_kernel<Kind, Lanes, How, Tile, T>, "pointwise tensor",
         Grid{static_cast<uint32_t>(row_tiles * problem.groups * column_blocks)}, Size::kThreads,
         static_cast<uint32_t>(shared_bytes), pointers.packed_just_now ? stream.without_overlap() : stream,
         static_cast<const uint32_t*>(pointers.packed_weight), static_cast<const T*>(pointers.weight),
-        static_cast<const T*>(gradient ? pointers.output_grad : pointers.input), epilogue,
-        static_cast<T*>(pointers.result), shape);
+        static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
+        initial_bias<T>(problem, pointers), static_cast<T*>(pointers.result), shape,
+        finishing_of<T>(problem, pointers));
   });
 }
 
