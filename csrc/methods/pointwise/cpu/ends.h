@@ -186,9 +186,9 @@ struct ChannelSums {
         CONVX_UNROLLED
         for (int p = 0; p < L; ++p) v[p] = p < count ? at(first + p) : V{};
         transpose<V, L>(v);
-        CONVX_UNROLLED
-        for (int k = 0; k < L; ++k) {
-          if (k >= channels) break;
+        // Not unrolled: the code of activations and residuals is long.
+        const int64_t rows = minimum(channels, L);
+        for (int64_t k = 0; k < rows; ++k) {
           end_pixels<T, L>(epilogue.ending, planes + k * plane, pixels, first, v[k], count);
         }
       }
