@@ -56,7 +56,7 @@ class Finish {
           const int own = min(row + r * kDown, filters - 1);
           take<Count>(sums_ + own * Tile::kSumPitch + column, values[r]);
           if constexpr (Last) {
-            const float shift = bias_of(a_.bias, first_filter + own);
+            const float shift = a_.bias == nullptr ? 0.0f : widen(a_.bias[first_filter + own]);
             CONVX_UNROLL
             for (int i = 0; i < Count; ++i) values[r][i] += shift;
           }

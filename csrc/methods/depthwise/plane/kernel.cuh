@@ -101,7 +101,7 @@ plane_kernel(Arguments<T> a) {
       weight[r * Filter + q] = widen(load<T, 1>(filter + (row * Filter + column)).element[0]);
     }
   }
-  const float bias = bias_of(a.bias, channel);
+  const float bias = a.bias != nullptr ? widen(load<T, 1>(a.bias + channel).element[0]) : 0.0f;
 
   for (int step = 0; step < steps; ++step) {
     issue(step + kStages - 1);

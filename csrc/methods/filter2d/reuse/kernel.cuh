@@ -86,10 +86,9 @@ struct Reader {
 // The result rows of a warp, Rows at a time.
 template <int Lanes, bool Columns, int Rows, bool Edge, class T, int Filter>
 CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& reader,
-                       const float (&tap)[Filter * Filter], int filter, int first_row, int result_column,
+                       const float (&tap)[Filter * Filter], float bias, int first_row, int result_column,
                        T* plane, int lane) {
   const int end = min(first_row + a.chunk_rows, a.out_height);
-  const float bias = bias_of(a.bias, filter);
   CONVX_NO_UNROLL
   for (int start = first_row; start < end; start += Rows) {
     float sum[Rows];
@@ -136,7 +135,8 @@ CONVX_DEVICE void run_bank(const Arguments<T>& a, const Reader<Edge, T, Filter>&
     float tap[Filter * Filter];
     CONVX_UNROLL
     for (int i = 0; i < Filter * Filter; ++i) tap[i] = widen(load<F, 1>(filter + i).element[0]);
-    walk<Lanes, Columns, Rows>(a, reader, tap, f, first_row, result_column, result, lane);
+    const float bias = bias_of(a.bias, f);
+    walk<Lanes, Columns, Rows>(a, reader, tap, bias, first_row, result_column, result, lane);
   }
 }
 

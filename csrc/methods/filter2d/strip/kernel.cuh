@@ -137,7 +137,9 @@ filter_strip_kernel(Arguments<T> a) {
   CONVX_NO_UNROLL
   for (int f = 0; f < filters; ++f, result += plane) {
     Taps<Filter> filter(taps, f);
-    const float bias = bias_of(a.bias, first_filter + f);
+    // Not bias_of, by which filters of 7x7 spill.
+    const float bias =
+        a.bias != nullptr ? widen(load<FilterElement<T>, 1>(a.bias + first_filter + f).element[0]) : 0.0f;
     float sum[kRows][kColumns];
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
@@ -177,8 +179,8 @@ filter_strip_kernel(Arguments<T> a) {
       constexpr int o = i - (Filter - 1);
       if constexpr (o >= 0) {
         if (o < made) {
-          T* to = result + static_cast<int64_t>(o) * a.out_width;
           activate(sum[o], a.activation);
+          T* to = result + static_cast<int64_t>(o) * a.out_width;
           if constexpr (kAligned) {
             store_strip<T, kColumns>(to, sum[o]);
           } else {

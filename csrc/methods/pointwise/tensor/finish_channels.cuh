@@ -31,7 +31,7 @@ class FinishChannels {
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) {
       const int filter = first_filter_ + filter_step(i);
-      shift_[i] = filter < shape.rows ? bias_of(bias, group_filter_ + filter) : 0.0f;
+      shift_[i] = bias != nullptr && filter < shape.rows ? widen(bias[group_filter_ + filter]) : 0;
     }
   }
 
