@@ -1,7 +1,6 @@
 // Element types and what they are accumulated in: float for 16 and 32 bits, double for 64.
 #pragma once
 #include <cstdint>
-#include <cstring>
 
 namespace convx {
 
@@ -26,18 +25,14 @@ using Accumulator = typename AccumulatorOf<T>::type;
 
 CONVX_DEVICE float bits_to_float(uint32_t bits) {
 #if defined(CONVX_SIMT)
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+  return __builtin_bit_cast(float, bits);
 #else
   return __uint_as_float(bits);
 #endif
 }
 CONVX_DEVICE uint32_t float_to_bits(float value) {
 #if defined(CONVX_SIMT)
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
+  return __builtin_bit_cast(uint32_t, value);
 #else
   return __float_as_uint(value);
 #endif

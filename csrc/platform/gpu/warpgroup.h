@@ -70,7 +70,32 @@ CONVX_DEVICE void wait_products(int pending) {
   }
 }
 
-#if defined(CONVX_WARPGROUP_PRODUCTS)
+#if defined(CONVX_SIMT)
+namespace detail {
+// A row of a or a column of b.
+struct Line {
+  uint32_t word[8];
+};
+// Read in the pieces in which it lies, once for all products that it takes part in.
+inline Line line_of(const SharedPieces& matrix, int index) {
+  struct alignas(16) Piece {
+    uint32_t word[4];
+  };
+  Piece pieces[2];
+  for (int half = 0; half < 2; ++half) {
+    pieces[half] = *reinterpret_cast<const Piece*>(matrix.first + half * matrix.step + index * 16);
+  }
+  Line line;
+  __builtin_memcpy(&line, pieces, sizeof line);
+  return line;
+}
+template <class T>
+__attribute__((no_sanitize("address"))) float line_product(const Line& a, const Line& b, float sum) {
+  for (int word = 0; word < 8; ++word) sum = word_product<T>(a.word[word], b.word[word], sum);
+  return sum;
+}
+}  // namespace detail
+#elif defined(CONVX_WARPGROUP_PRODUCTS)
 namespace detail {
 // No swizzle; 128 bytes from eight rows to the next eight.
 CONVX_DEVICE uint64_t descriptor(const SharedPieces& pieces) {
@@ -141,13 +166,14 @@ CONVX_DEVICE void multiply_warpgroup(float (&sum)[Columns / 2], const SharedPiec
   const int row =
       static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
-  const auto words = [](const SharedPieces& from, int line, int word) {
-    return reinterpret_cast<const uint32_t*>(from.first + word / 4 * from.step + line * 16)[word % 4];
-  };
-  for (int i = 0; i < Columns / 2; ++i) {
-    const int own_row = row + i % 4 / 2 * 8, own_column = i / 4 * 8 + column + i % 2;
-    for (int word = 0; word < 8; ++word) {
-      sum[i] = detail::word_product<T>(words(a, own_row, word), words(b, own_column, word), sum[i]);
+  const detail::Line rows[] = {detail::line_of(a, row), detail::line_of(a, row + 8)};
+  for (int eight = 0; eight < Columns / 8; ++eight) {
+    for (int j = 0; j < 2; ++j) {
+      const detail::Line columns = detail::line_of(b, eight * 8 + column + j);
+      for (int upper = 0; upper < 2; ++upper) {
+        float& target = sum[4 * eight + 2 * upper + j];
+        target = detail::line_product<T>(rows[upper], columns, target);
+      }
     }
   }
 #elif defined(CONVX_WARPGROUP_PRODUCTS)

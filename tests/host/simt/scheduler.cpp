@@ -296,18 +296,21 @@ void warp_barrier(int lanes, const char* file, int line) {
   wait(State::at_warp_barrier, file, line);
 }
 
-void exchange(int lanes, Carried& value, int source_lane, const char* file, int line) {
+// In turns at two places: lanes that are ahead give to the other one, and wait there for those behind.
+void give(int lanes, const Carried& value, const char* file, int line) {
   require_lanes(lanes, file, line);
+  Machine& m = machine();
+  Thread& thread = m.threads[m.current];
+  thread.given[thread.shuffles++ % 2] = value;
+  wait(State::at_shuffle, file, line);
+}
+
+const Carried& given_by(int lanes, int source_lane, const char* file, int line) {
   if (source_lane < 0 || source_lane >= lanes) {
     stop(format("shuffle from lane %d of %d at %s:%d", source_lane, lanes, base_name(file), line));
   }
-  Machine& m = machine();
-  const int source = m.current - lane() + source_lane;
-  Thread& thread = m.threads[m.current];
-  const unsigned slot = thread.shuffles++ % 2;
-  thread.given[slot] = value;
-  wait(State::at_shuffle, file, line);
-  value = m.threads[source].given[slot];
+  const Machine& m = machine();
+  return m.threads[m.current - lane() + source_lane].given[(m.threads[m.current].shuffles - 1) % 2];
 }
 
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line) {

@@ -66,12 +66,14 @@ namespace detail {
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line);
 unsigned char* dynamic_shared(const char* file, int line);
 void warp_barrier(int lanes, const char* file, int line);
-// What a shuffle carries from lane to lane.
+// What lanes give each other.
 struct alignas(16) Carried {
-  unsigned char bytes[16];
+  unsigned char bytes[32];
 };
-// Waits for the warp, then replaces value by what source_lane gave.
-void exchange(int lanes, Carried& value, int source_lane, const char* file, int line);
+// Waits until all lanes of the warp have given something.
+void give(int lanes, const Carried& value, const char* file, int line);
+// What a lane of the warp gave last.
+const Carried& given_by(int lanes, int source_lane, const char* file, int line);
 int lane();
 }  // namespace detail
 
@@ -85,14 +87,30 @@ void warp_barrier(SIMT_SITE) {
   detail::warp_barrier(Lanes, file, line);
 }
 
+// A value of each lane of the warp, which any of them reads until it gives another.
+template <int Lanes, class T>
+class Given {
+ public:
+  explicit Given(const T& own, SIMT_SITE) : file_(file), line_(line) {
+    static_assert(sizeof(T) <= sizeof(detail::Carried) && std::is_trivially_copyable<T>::value, "what fits");
+    detail::Carried carried = {};
+    __builtin_memcpy(&carried, &own, sizeof(T));
+    detail::give(Lanes, carried, file, line);
+  }
+  T from(int lane) const {
+    T value;
+    __builtin_memcpy(&value, &detail::given_by(Lanes, lane, file_, line_), sizeof(T));
+    return value;
+  }
+
+ private:
+  const char* file_;
+  int line_;
+};
+
 template <int Lanes, class T>
 T shuffle(T value, int source_lane, SIMT_SITE) {
-  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable<T>::value, "shuffled values fit 16 bytes");
-  detail::Carried carried = {};
-  __builtin_memcpy(&carried, &value, sizeof(T));
-  detail::exchange(Lanes, carried, source_lane, file, line);
-  __builtin_memcpy(&value, &carried, sizeof(T));
-  return value;
+  return Given<Lanes, T>(value, file, line).from(source_lane);
 }
 
 template <int Lanes, class T>
