@@ -2,6 +2,7 @@
 # make test      the whole test suite
 # make lint      style and types: ruff, mypy, clang-format
 # make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
+#                (AMD_TARGETS="gfx942 gfx1100": for these alone)
 # make clean     removes what these made
 #
 # The first of them makes a virtual environment in .venv and builds convx there; later ones only what has changed.
@@ -40,7 +41,7 @@ check-cuda: $(VENV)/environment
 
 check-amd: $(VENV)/environment
 	@echo "== every kernel for AMD's targets"
-	$(IN_VENV) -m build_tools.check_amd
+	$(IN_VENV) -m build_tools.check_amd $(addprefix --target ,$(AMD_TARGETS))
 
 clean:
 	rm -rf $(VENV) build convx-report convx/lib convx/_core*.so

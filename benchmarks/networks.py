@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 import convx
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
+from benchmarks.timing import paired_medians
 from convx.demo._torchvision import import_torchvision
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
@@ -122,7 +122,7 @@ def _captured(call: Callable[[], object]) -> Callable[[], object]:
 
 
 def _in_turns(calls: list[Callable[[], object]], device: torch.device, rounds: int) -> list[float]:
-    """Median microseconds of each, of rounds of several calls, host and device together."""
+    """Microseconds of each, of rounds of several calls, host and device together (paired_medians)."""
 
     def seconds(call: Callable[[], object], repeats: int) -> float:
         begin = time.perf_counter()
@@ -140,7 +140,7 @@ def _in_turns(calls: list[Callable[[], object]], device: torch.device, rounds: i
         order = range(len(calls)) if turn % 2 == 0 else reversed(range(len(calls)))
         for index in order:
             samples[index].append(seconds(calls[index], repeats) * 1e6)
-    return [statistics.median(each) for each in samples]
+    return paired_medians(samples)
 
 
 def table(records: list[Record]) -> str:
