@@ -1,4 +1,4 @@
-"""What fakes check of tensors, as the operators themselves do (csrc/torch); of sizes the planner's own check."""
+"""What fakes check of tensors, as operators do (csrc/torch); sizes are judged by the planner's own check."""
 
 from __future__ import annotations
 
