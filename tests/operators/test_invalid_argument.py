@@ -202,3 +202,18 @@ def test_symbolic_sizes_are_integers() -> None:
     ):
         for result, wanted in zip(recorded(image), expected, strict=True):
             torch.testing.assert_close(result, wanted)
+
+
+def test_symbolic_sizes_are_judged_by_what_they_stand_for() -> None:
+    """A program that is recorded with sizes that work is held to nothing: its operators judge others."""
+
+    def call(input: torch.Tensor) -> torch.Tensor:
+        return conv2d(input, torch.ones(4, 1, 9, 9), groups=4)
+
+    reason = "the filter spans 9 in height .* has only 6"
+    with pytest.raises(convx.InvalidArgument, match=reason):
+        make_fx(call, tracing_mode="symbolic")(torch.randn(1, 4, 6, 6))
+    program = make_fx(call, tracing_mode="symbolic")(torch.randn(1, 4, 12, 12))
+    assert program(torch.randn(2, 4, 10, 9)).shape == (2, 4, 2, 1)
+    with pytest.raises(ValueError, match=reason):
+        program(torch.randn(1, 4, 6, 6))
