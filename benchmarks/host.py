@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ import convx
 from benchmarks import networks
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.timing import paired_medians
+from benchmarks.timing import in_turns, paired_medians
 
 _CHANNELS, _SIZE, _REPEATS = 96, 14, 200
 _NETWORK_ROUNDS = 3  # times those of layers: a network is called once in a round
@@ -115,14 +116,10 @@ def _call(kind: str, layer: nn.Module, x: Tensor) -> Callable[[], object]:
 def _in_turns(
     calls: dict[str, Callable[[], object]], device: torch.device, rounds: int, repeats: int
 ) -> dict[str, float]:
-    """Microseconds of a call of each (paired_medians); every other round in the other order, the first for
-    nothing."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds + 1):
-        for name in list(calls) if turn % 2 == 0 else reversed(list(calls)):
-            times[name].append(_call_us(calls[name], device, repeats))
-    medians = paired_medians([samples[1:] for samples in times.values()])
-    return {name: float(f"{median:.3g}") for name, median in zip(times, medians, strict=True)}
+    """Microseconds of a call of each (paired_medians), the first round for nothing."""
+    samples = in_turns([partial(_call_us, call, device, repeats) for call in calls.values()], rounds + 1)
+    medians = paired_medians([each[1:] for each in samples])
+    return {name: float(f"{median:.3g}") for name, median in zip(calls, medians, strict=True)}
 
 
 def _call_us(call: Callable[[], object], device: torch.device, repeats: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 import convx
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.timing import paired_medians
+from benchmarks.timing import in_turns, paired_medians
 from convx.demo._torchvision import import_torchvision
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
@@ -135,12 +136,8 @@ def _in_turns(calls: list[Callable[[], object]], device: torch.device, rounds: i
     for call in calls:
         seconds(call, 3)
     repeats = max(1, round(_ROUND_US / 1e6 / seconds(calls[0], 2)))
-    samples: list[list[float]] = [[] for _ in calls]
-    for turn in range(rounds):
-        order = range(len(calls)) if turn % 2 == 0 else reversed(range(len(calls)))
-        for index in order:
-            samples[index].append(seconds(calls[index], repeats) * 1e6)
-    return paired_medians(samples)
+    times = paired_medians(in_turns([partial(seconds, call, repeats) for call in calls], rounds))
+    return [each * 1e6 for each in times]
 
 
 def table(records: list[Record]) -> str:

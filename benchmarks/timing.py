@@ -45,12 +45,22 @@ def measure(
     return {name: statistics.median(values[1:] or values) for name, values in samples.items()}, failures
 
 
+def in_turns(timers: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """What each timer gives in every round; every other round goes through them in the other order."""
+    samples: list[list[float]] = [[] for _ in timers]
+    for turn in range(rounds):
+        order = range(len(timers))
+        for index in order if turn % 2 == 0 else reversed(order):
+            samples[index].append(timers[index]())
+    return samples
+
+
 def paired_medians(samples: Sequence[Sequence[float]]) -> list[float]:
     """A time for each contender from samples of rounds in which they took turns: the median of the first's,
     and for the others that times the median of their ratios to it in the same round.
 
-    What else a machine does changes from round to round, and long calls have few: medians apart from each
-    other differ by 7 % where the ratios' median is within 1 %.
+    What else a machine does changes from round to round, which medians apart take for a difference between
+    the contenders.
     """
     first = samples[0]
     middle = statistics.median(first)
