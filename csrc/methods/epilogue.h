@@ -48,20 +48,19 @@ const T* initial_bias(const Epilogue& epilogue, const EpiloguePointers& pointers
 
 // Of results that begin at `result`.
 template <class T>
-Finishing<T> finishing_of(const Epilogue& epilogue, [[maybe_unused]] const EpiloguePointers& pointers,
-                          [[maybe_unused]] const void* result) {
+Finishing<T> finishing_of(const Epilogue& epilogue, const EpiloguePointers& pointers, const void* result) {
   Finishing<T> a{};
-#if !defined(CONVX_HIP)
-  if (epilogue.has_scale) {
-    a.scale = static_cast<const T*>(pointers.scale);
-    a.shift = static_cast<const T*>(pointers.bias);
-    a.more |= kScale;
+  if constexpr (Finishing<T>::kAddsMore) {
+    if (epilogue.has_scale) {
+      a.scale = static_cast<const T*>(pointers.scale);
+      a.shift = static_cast<const T*>(pointers.bias);
+      a.more |= kScale;
+    }
+    if (epilogue.has_residual) {
+      a.residual_distance = static_cast<const char*>(pointers.residual) - static_cast<const char*>(result);
+      a.more |= epilogue.residual_after_activation ? kResidualAfter : kResidualBefore;
+    }
   }
-  if (epilogue.has_residual) {
-    a.residual_distance = static_cast<const char*>(pointers.residual) - static_cast<const char*>(result);
-    a.more |= epilogue.residual_after_activation ? kResidualAfter : kResidualBefore;
-  }
-#endif
   a.activation = epilogue.activation;
   return a;
 }

@@ -28,7 +28,7 @@ Support supports_padding(const ConvProblem& p, const DeviceTraits& device) {
 
 Support supports_epilogue(const ConvProblem& p, const DeviceTraits& device) {
   if (device.backend != Backend::hip || !p.epilogue.is_more_than_bias()) return Support::yes();
-  return Support::no("on AMD it adds neither scales nor residuals");
+  return Support::no(std::string("on AMD it ") + kAddsBiasAlone);
 }
 
 int64_t Plan::operator[](const char* parameter) const {

@@ -95,10 +95,13 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
       pixel = i - channel * kPixels;
     }
   };
+  const auto among_all = [&](int channel) {  // of the block's, or the last of the group
+    return place.group * a.result_channels + min(first + channel, a.result_channels - 1);
+  };
   const auto channel_of = [&](int i) {
     int channel, pixel;
     place_in_tile(min(i, count - 1), channel, pixel);
-    return place.group * a.result_channels + min(first + channel, a.result_channels - 1);
+    return among_all(channel);
   };
   // body(index of the result), where there is one.
   const auto with_index = [&](int i, const auto& body) {
@@ -125,10 +128,7 @@ CONVX_DEVICE void write_back(const Arguments<T, A>& a, const Place& place, const
       total[j] = part[0];
       CONVX_UNROLL
       for (int warp = 1; warp < kMostWarps; ++warp) total[j] += part[warp];
-      if (a.bias != nullptr && a.partial == nullptr) {
-        const int of_group = min(first + channel, a.result_channels - 1);
-        total[j] += widen(a.bias[place.group * a.result_channels + of_group]);
-      }
+      if (a.bias != nullptr && a.partial == nullptr) total[j] += widen(a.bias[among_all(channel)]);
     }
     if (a.partial == nullptr) {
       finish(

@@ -7,6 +7,8 @@ import math
 import random
 from typing import Any
 
+from convx._core import Device
+
 OPERATIONS = ("forward", "input_grad", "weight_grad")
 LAYOUTS = ("nchw", "channels_last")
 
@@ -177,7 +179,7 @@ def line(problem: Problem, operation: str, layout: str, device: str, order: str)
     }
     if operation == "forward":
         words = problem["epilogue"].split()
-        if device not in ("h200", "a100", "b200"):  # on AMD kernels add neither
+        if Device.known_device(device).backend == "hip":  # kernels add neither there
             words = [word for word in words if word not in ("scale", "residual")]
         items |= epilogue_items(" ".join(words))
     return " ".join(f"{name}={value}" for name, value in items.items())
