@@ -93,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         help="instead time forms of the papers' ideas on and off: row and column reuse of depthwise, dynamic "
         "tiling and, on a GPU, channel distribution of pointwise; into a file of their own",
     )
+    add(
+        "--in-network",
+        action="store_true",
+        help="on a GPU, time calls with another kernel between them, as a network has them; into a file of "
+        "their own (the suite held_out always does)",
+    )
     add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
     add("--quick", action="store_true", help="few rounds")
@@ -133,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
         fitted = options.all_candidates and options.suite != "filter2d"
         kind = "_candidates" if fitted else "_ablations" if options.ablations else ""
+        kind += "_in_network" if options.in_network else ""
         file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
@@ -143,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(
                 "--ablations belongs to the suites depthwise and pointwise, without --all-candidates"
             )
+        if options.in_network and options.suite not in SUITES:
+            raise ValueError(f"--in-network belongs to the suites {', '.join(SUITES)}")
         if path and (options.resume or (partial and path.is_file())):
             results.keep(path)
         rounds = options.rounds or (3 if options.quick else 7)
@@ -256,6 +265,7 @@ def _run_convolutions(
         options.all_candidates,
         rounds,
         _cache_bytes(device) if on_gpu and not options.warm else 0,
+        options.in_network or options.suite == "held_out",
     )
     planner = Planner(device)
     reference = ""

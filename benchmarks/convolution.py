@@ -28,6 +28,7 @@ class Settings:
     all_candidates: bool  # time every kernel that the registry lists, beside what algorithm takes
     rounds: int
     cache_bytes: int  # rotate operands past this much; 0 keeps them warm
+    in_network: bool  # as timing.measure has it
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ def measure_problem(problem: Problem, algorithms: list[str], settings: Settings,
             pairs[layout] = in_layout(pairs[problem.layout], layout)
     calls = {name: rotated(function, pairs[layout]) for name, (function, layout) in functions.items()}
     with torch.inference_mode():
-        times, failures = measure(calls, sets, settings.device, settings.rounds)
+        times, failures = measure(
+            calls, sets, settings.device, settings.rounds, in_network=settings.in_network
+        )
         for name, reason in failures.items():
             what = f"{problem.case.name} {problem.operation} {problem.dtype} {problem.layout}"
             report(f"{what}: {name} failed: {reason}")

@@ -1,6 +1,7 @@
 """Turns measured times into what the planner predicts with: `python -m benchmarks.fit`.
 
-Reads the results of `python -m benchmarks --all-candidates`. For depthwise layers it draws a curve of time
+Reads the results of `python -m benchmarks --all-candidates`, those of `--in-network` before others: what
+auto is to be right about is a network. For depthwise layers it draws a curve of time
 over bytes for every kernel, torch's own convolution among them (benchmarks/fit_depthwise.py), and writes
 csrc/choose/measured/<device>.inc; for images of one channel, from the suite filter2d, <device>_images.inc;
 for dense layers benchmarks/fit_dense.py makes <device>_dense.inc. The measured layers around a problem
@@ -69,6 +70,15 @@ def load_all(paths: Sequence[Path]) -> Results:
     return results
 
 
+def committed() -> dict[Path, list[Path]]:
+    """The files of each machine's folder, in the order in which they count."""
+    found: dict[Path, list[Path]] = {}
+    for kind in ("*_candidates_in_network", "*_candidates", "filter2d"):
+        for path in sorted(RESULTS.glob(f"*/{kind}.json")):
+            found.setdefault(path.parent, []).append(path)
+    return found
+
+
 def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     """Fits the results of one device and writes a file for each kind of layers in them."""
     results = load_all(paths)
@@ -111,10 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=MEASURED, help="folder of the C++ files")
     parser.add_argument("--worst", type=int, default=10, help="rows to show")
     options = parser.parse_args(arguments)
-    found: dict[Path, list[Path]] = {}
-    committed = [*RESULTS.glob("*/*_candidates.json"), *RESULTS.glob("*/filter2d.json")]
-    for path in options.files or sorted(committed):
-        found.setdefault(RESULTS if options.files else path.parent, []).append(path)
+    found = {RESULTS: options.files} if options.files else committed()
     if not found:
         parser.error(f"no */*_candidates.json in {RESULTS}: python -m benchmarks --all-candidates writes it")
     try:

@@ -31,7 +31,7 @@ Files of all candidates are what the planner was fitted to: what `auto` took in 
 
 def _committed() -> list[tuple[Path, Results]]:
     """All committed results of what auto takes, GPUs first."""
-    kinds = ("_ablations", "_candidates")
+    kinds = ("_ablations", "_candidates", "_in_network")
     paths = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith(kinds)]
     ordered = sorted(paths, key=lambda path: (path.parent.name.startswith("cpu"), path))
     return [(path, load(path)) for path in ordered]

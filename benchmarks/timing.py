@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,16 +16,23 @@ Call = Callable[[int], Tensor]  # the argument picks one of the rotated operand 
 _LONG_US = 5000  # a call this long is measured by itself, in few rounds
 _LONG_ROUNDS = 3
 _other_memory: dict[int, Tensor] = {}  # twice a GPU's cache, by the device's index
+_between_us: dict[torch.device, float] = {}  # what the kernel between calls takes
 # glibc's mallopt: what to set, and to how many bytes.
 _MALLOC_OPTIONS = {"trim_threshold": (-1, 2**31 - 1), "top_pad": (-2, 2**29), "mmap_threshold": (-3, 2**25)}
 
 
 def measure(
-    calls: dict[str, Call], sets: int, device: torch.device, rounds: int
+    calls: dict[str, Call], sets: int, device: torch.device, rounds: int, *, in_network: bool = False
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Median microseconds by name, and the reasons of those that failed. Turns go there and back, as often
-    one as the other: who comes first is who has just been given the processor."""
-    prepare = _prepare_gpu if device.type == "cuda" else _prepare_cpu
+    one as the other: who comes first is who has just been given the processor.
+
+    in_network: on a GPU another kernel runs between two calls, as norms and activations do in a network; its
+    time is taken off. Calls one after another hide what a kernel does before it has to wait for the one
+    before it, which of short kernels is half of their time, if they are of those that begin early.
+    """
+    on_gpu = partial(_prepare_gpu, device=device, in_network=in_network)
+    prepare = on_gpu if device.type == "cuda" else _prepare_cpu
     timers: dict[str, Callable[[], float]] = {}
     failures: dict[str, str] = {}
     samples: dict[str, list[float]] = {}
@@ -93,7 +101,27 @@ def _prepare_cpu(call: Call, sets: int) -> tuple[Callable[[], float], float]:
     return (lambda: run(repeats)), run(repeats)
 
 
-def _prepare_gpu(call: Call, sets: int) -> tuple[Callable[[], float], float]:
+def _prepare_gpu(
+    call: Call, sets: int, device: torch.device, in_network: bool
+) -> tuple[Callable[[], float], float]:
+    if not in_network:
+        return _prepare_replays(call, sets)
+    other = torch.zeros(32, device=device)
+    if device not in _between_us:
+        alone, _ = _prepare_replays(lambda _: other.add_(1), 1)
+        _between_us[device] = statistics.median(alone() for _ in range(9))
+    between_us = _between_us[device]
+
+    def call_and_other(index: int) -> Tensor:
+        result = call(index)
+        other.add_(1)
+        return result
+
+    timer, first = _prepare_replays(call_and_other, sets)
+    return (lambda: timer() - between_us), first - between_us
+
+
+def _prepare_replays(call: Call, sets: int) -> tuple[Callable[[], float], float]:
     """Replays of a CUDA graph of several launches, one after another over the operand sets. Where there are
     several, so that caches are cold, what a replay left in them is overwritten before the next; then one
     launch, on the last set, goes before the measured ones: the weights that all share are in the cache for

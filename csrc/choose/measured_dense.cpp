@@ -130,8 +130,8 @@ Measured time_of(const Machine& machine, const Series* series, const ConvProblem
   us *= correction;
   // Libraries change kernels within an octave or two: past that the sum tells plans apart, and no more. Of an
   // H200's 6444 problems, each predicted without its layer's own measurements (python -m benchmarks.fit),
-  // what auto takes by these is slower than torch's convolution by more than 2 % on 0.57 %, by more than 10 %
-  // on 0.37 %.
+  // what auto takes by these is slower than torch's convolution by more than 2 % on 0.92 %, by more than 10 %
+  // on 0.48 %.
   constexpr double kMeasured = 1.0;
   if (nearest > kMeasured) return {us, "extrapolated from " + std::string(machine.machine.name)};
   return {us, source_of(machine.machine, device), doubt_of(nearest, machine.machine, device)};

@@ -86,7 +86,7 @@ def test_a_record_has_the_fastest_of_a_form(monkeypatch: pytest.MonkeyPatch) -> 
     both = GeneratedAblations(H200, [problem])
     monkeypatch.setattr(both, "contenders", lambda _: forms)
     ceiling = {"copy_GBps": 1.0, "fma_fp32_TFLOPs": 1.0}
-    settings = Settings(torch.device("cpu"), ceiling, (), "auto", False, 3, 0)
+    settings = Settings(torch.device("cpu"), ceiling, (), "auto", False, 3, 0, False)
     records = list(run_ablations(problem, settings, both, print))
     assert measured == [[REFERENCE, "native", "cuconv"]]
     assert [(r["method"], r["convx_us"], r.get("plan")) for r in records] == [

@@ -232,7 +232,8 @@ def test_readme_shows_the_committed_results() -> None:
 def test_committed_results_load() -> None:
     for path in RESULTS.glob("*/*.json"):
         results = load(path)
-        assert path.stem.removesuffix("_candidates").removesuffix("_ablations") == results.suite
+        stem = path.stem.removesuffix("_in_network").removesuffix("_candidates").removesuffix("_ablations")
+        assert stem == results.suite
         assert results.records
         assert all(record["convx_us"] > 0 for record in results.records.values())
 

@@ -80,7 +80,7 @@ def test_what_seems_slower_is_measured_again(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(held_out, "measure_problem", measure)
     monkeypatch.setattr(held_out.Measured, "record", lambda *_: {})
-    settings: Any = held_out.Settings(CPU, {}, held_out.PEERS, "auto", False, 3, 0)
+    settings: Any = held_out.Settings(CPU, {}, held_out.PEERS, "auto", False, 3, 0, True)
     (problem,) = held_out.problems(1, 1)
     assert len(list(held_out.run(problem, settings, Planner(), print))) == 1  # type: ignore[arg-type]
     assert rounds == [3, held_out.SURE_ROUNDS]
@@ -153,3 +153,23 @@ def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) ->
     assert Counter(order[::2]) == {"a": 3, "b": 3} and not failures
     assert times == {"a": 1.5, "b": 1.5}
     assert timing.measure(calls, 1, CPU, 1)[0] == {"a": 100.0, "b": 100.0}
+
+
+def test_what_a_network_has_between_calls_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[int] = []
+
+    def prepare(call: Callable[[int], Tensor], sets: int) -> tuple[Callable[[], float], float]:
+        launched.clear()
+        other = call(0)
+        us = 8.0 * len(launched) + 1.5  # the call's, if it is one, and the other kernel's
+        assert launched or other.tolist() == [1.0] * 32
+        return (lambda: us), us
+
+    def call(index: int) -> Tensor:
+        launched.append(index)
+        return torch.zeros(())
+
+    monkeypatch.setattr(timing, "_prepare_replays", prepare)
+    timer, first = timing._prepare_gpu(call, 1, CPU, in_network=True)
+    assert timer() == first == 8.0
+    assert timing._prepare_gpu(call, 1, CPU, in_network=False)[1] == 9.5
