@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "choose/measured.h"
+#include "choose/offers.h"
 #include "choose/registry.h"
 #include "choose/tuned.h"
 
@@ -71,7 +72,7 @@ template <class Problem>
 std::string way_out(const Problem& problem, const DeviceTraits& device) {
   std::vector<std::string> names;
   for (const MethodOf<Problem>* method : methods<Problem>()) {
-    if (method->supports(problem, device).ok) names.push_back(method->name);
+    if (supports(*method, problem, device).ok) names.push_back(method->name);
   }
   return names.empty() ? "; nothing can run it there" : "; what can run it: auto, " + join(names);
 }
@@ -98,7 +99,7 @@ template <class Problem>
 Choice select_named(const Problem& problem, const DeviceTraits& device, const std::string& algorithm) {
   const Name name = split<Problem>(algorithm);
   const MethodOf<Problem>& method = *find<Problem>(name.method);
-  const Support support = method.supports(problem, device);
+  const Support support = supports(method, problem, device);
   const std::string refusal = "algorithm '" + algorithm + "' can't run this problem: ";
   if (!support.ok) {
     throw InvalidArgument(refusal + support.reason + " (" + place(problem, device) + ")" +
@@ -127,8 +128,8 @@ bool can_run(const Problem& problem, const DeviceTraits& device, const std::stri
   if (algorithm == "auto") return true;
   const Name name = split<Problem>(algorithm);
   const MethodOf<Problem>& method = *find<Problem>(name.method);
-  if (!method.supports(problem, device).ok) return false;
-  return name.candidate.empty() || find_plan(method.candidates(problem, device), name) != nullptr;
+  if (!supports(method, problem, device).ok) return false;
+  return name.candidate.empty() || find_plan(candidates(method, problem, device), name) != nullptr;
 }
 
 // What convx.tune measured; nothing where the method no longer has such a plan.
@@ -137,7 +138,7 @@ std::optional<Choice> select_tuned(const Problem& problem, const DeviceTraits& d
   const std::optional<Tuned> tuned = find_tuned(problem, device);
   if (!tuned.has_value()) return std::nullopt;
   const MethodOf<Problem>* method = find<Problem>(split<Problem>(tuned->algorithm).method);
-  if (method == nullptr || !method->supports(problem, device).ok) return std::nullopt;
+  if (method == nullptr || !supports(*method, problem, device).ok) return std::nullopt;
   for (Plan& plan : predict(*method, problem, device)) {
     if (name_of(plan) != tuned->algorithm) continue;
     plan.predicted_us = tuned->us;
@@ -185,7 +186,7 @@ Choice select_untuned(const Problem& problem, const DeviceTraits& device) {
   std::vector<std::string> unmeasured;
   std::string reasons;
   for (const MethodOf<Problem>* method : methods<Problem>()) {
-    const Support support = method->supports(problem, device);
+    const Support support = supports(*method, problem, device);
     if (!support.ok) {
       reasons += std::string("; ") + method->name + " can't: " + support.reason;
       continue;
@@ -227,7 +228,7 @@ std::vector<Explanation> explain(const Problem& problem, const DeviceTraits& dev
   const Plan chosen = select(problem, device, "auto").plan;
   std::vector<Explanation> rows;
   for (const MethodOf<Problem>* method : methods<Problem>()) {
-    Explanation row{method, method->supports(problem, device), {}, method == chosen.method};
+    Explanation row{method, supports(*method, problem, device), {}, method == chosen.method};
     if (row.support.ok) row.plans = predict(*method, problem, device);
     for (Plan& plan : row.plans) {
       if (row.chosen && name_of(plan) == name_of(chosen)) plan = chosen;  // with a tuned one's time

@@ -11,6 +11,7 @@
 #include "choose/measured_dense.h"
 #include "choose/measured_layers.h"
 #include "choose/measured_machine.h"
+#include "choose/offers.h"
 
 namespace convx {
 namespace {
@@ -191,7 +192,7 @@ Measured measured_time(const std::string& /*algorithm*/, const FilterProblem& /*
 template <class Problem>
 std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem,
                           const DeviceTraits& device) {
-  std::vector<Plan> plans = method.candidates(problem, device);
+  std::vector<Plan> plans = candidates(method, problem, device);
   const Packing packing = device.backend == Backend::cpu ? Packing::kept : packing_of(problem);
   if (packing == Packing::measured) add_packing_times(plans);
   std::map<std::string, double> least;

@@ -31,6 +31,14 @@ Support supports_epilogue(const ConvProblem& p, const DeviceTraits& device) {
   return Support::no(std::string("on AMD it ") + kAddsBiasAlone);
 }
 
+double finishing_us(const ConvProblem& problem, const DeviceTraits& device) {
+  const Epilogue& epilogue = problem.epilogue;
+  if (epilogue.activation == Activation::none && !epilogue.is_more_than_bias()) return 0;
+  const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
+  return (epilogue.has_residual ? 3 : 2) * output_bytes / (device.bandwidth_GBps * 1e3) +
+         (device.backend == Backend::cpu ? 3 : 2);
+}
+
 int64_t Plan::operator[](const char* parameter) const {
   for (const auto& [name, value] : tiling) {
     if (std::strcmp(name, parameter) == 0) return value;
@@ -54,7 +62,7 @@ std::string describe(const Plan& plan) {
   char prediction[80];
   std::snprintf(prediction, sizeof prediction, ", workspace %lld B, predicted %.1f us, ",
                 static_cast<long long>(plan.workspace_bytes), plan.predicted_us);
-  return name_of(plan) + prediction + plan.source;
+  return name_of(plan) + (plan.finishes_apart ? ", finished apart" : "") + prediction + plan.source;
 }
 
 }  // namespace convx

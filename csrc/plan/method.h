@@ -22,10 +22,13 @@ struct Support {
 // and columns of it in memory: not where nearly all of it is padding, as with enormous dilations.
 Support supports_padding(const ConvProblem& problem, const DeviceTraits& device);
 
-// Of kernels that took longer for every call, or spilled, where they could add more than a bias.
+// Of kernels that took longer for every call, or spilled, where they could add more than a bias. What they
+// make of such a problem is the sums, to be finished apart.
 constexpr const char* kAddsBiasAlone = "adds neither scales nor residuals";
 // Whether kernels can take its scale and residual, where it has any: not on AMD.
 Support supports_epilogue(const ConvProblem& problem, const DeviceTraits& device);
+// Microseconds of a pass over the output that finishes sums; 0 without an epilogue but a bias.
+double finishing_us(const ConvProblem& problem, const DeviceTraits& device);
 
 // What is told of a method, whatever the problems are that it solves.
 struct MethodFacts {
@@ -51,6 +54,8 @@ struct Plan {
   // A form that a paper compares its idea with, slower by intent: for those who name it. auto and the
   // method's name alone never mean it.
   bool by_name_only = false;
+  // The kernel makes sums alone; scale, bias, residual and activation are a pass of its own over them.
+  bool finishes_apart = false;
   bool exact = false;                // its products are not rounded to TF32, whatever the problem allows
   std::string source = "estimated";  // of the prediction; or "measured on NVIDIA H200"
   // What the time may be, in predicted_us, and still be no surprise: an estimate may be anything. auto takes

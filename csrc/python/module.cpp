@@ -4,6 +4,7 @@
 
 #include "build_information.h"
 #include "choose/measured.h"
+#include "choose/offers.h"
 #include "choose/registry.h"
 #include "choose/tuned.h"
 #include "plan/library.h"
@@ -221,6 +222,7 @@ void bind_plans(py::module_& module) {
       .def_readonly("source", &Plan::source)
       .def_readonly("doubt", &Plan::doubt)
       .def_readonly("by_name_only", &Plan::by_name_only)
+      .def_readonly("finishes_apart", &Plan::finishes_apart)
       .def_property_readonly("name", &name_of)
       .def("describe", [](const Plan& plan) { return describe(plan); })
       .def("__repr__", [](const Plan& plan) { return "Plan(" + describe(plan) + ")"; });
@@ -252,7 +254,7 @@ void bind_planner(py::module_& module) {
   module.def(
       "supports",
       [](const std::string& method, const Problem& problem, const DeviceTraits& device) {
-        const Support support = method_named<Problem>(method).supports(problem, device);
+        const Support support = convx::supports(method_named<Problem>(method), problem, device);
         return std::make_pair(support.ok, support.reason);
       },
       py::arg("method"), py::arg("problem"), py::arg("device"));
@@ -260,7 +262,7 @@ void bind_planner(py::module_& module) {
       "candidates",
       [](const std::string& name, const Problem& problem, const DeviceTraits& device) {
         const MethodOf<Problem>& method = method_named<Problem>(name);
-        if (!method.supports(problem, device).ok) return std::vector<Plan>();
+        if (!convx::supports(method, problem, device).ok) return std::vector<Plan>();
         return predict(method, problem, device);
       },
       py::arg("method"), py::arg("problem"), py::arg("device"));

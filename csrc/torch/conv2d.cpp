@@ -5,6 +5,7 @@
 #include "torch/arguments.h"
 #include "torch/backend.h"
 #include "torch/epilogue.h"
+#include "torch/finish.h"
 #include "torch/native.h"
 #include "torch/run.h"
 #include "torch/text.h"
@@ -56,14 +57,16 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
   Pointers pointers;
   pointers.input = dense_input.const_data_ptr();
   pointers.weight = dense_weight.const_data_ptr();
-  pointers.epilogue = pointers_of(epilogue);
+  if (!plan->finishes_apart) pointers.epilogue = pointers_of(epilogue);
   pointers.result = output.mutable_data_ptr();
   if (packed_weight.has_value() && !plan->packing.empty()) {
     require_packed(TensorView(*packed_weight), *plan, input_view);
     pointers.packed_weight = packed_weight->const_data_ptr();
   }
-  run(*plan, problem, pointers, input_view);
-  return output;
+  ConvProblem kernels = problem;
+  if (plan->finishes_apart) kernels.epilogue = {};
+  run(*plan, kernels, pointers, input_view);
+  return plan->finishes_apart ? canonical(finish(problem, output, epilogue), layout) : output;
 }
 
 // What conv2d takes as packed_weight with the same arguments; empty where its plan reads torch's own order.

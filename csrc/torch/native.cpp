@@ -1,11 +1,10 @@
 #include "torch/native.h"
 
-#include "choose/plans.h"
 #include "methods/native/native.h"
 #include "torch/backend.h"
 #include "torch/dispatch.h"
+#include "torch/finish.h"
 #include "torch/native_products.h"
-#include "torch/run.h"
 
 namespace convx {
 namespace {
@@ -50,52 +49,6 @@ Tensor filters(const ConvProblem& problem, const Tensor& weight) {
   return view.is_dense(problem.layout) ? weight : dense(weight, view, Layout::nchw);
 }
 
-// An epilogue alone, as a depthwise convolution by ones: one pass over the sums, where torch's operators
-// would take one for each of its steps.
-Tensor finish_by_ones(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue) {
-  ConvProblem p;
-  p.dtype = problem.dtype;
-  p.layout = problem.layout;
-  p.epilogue = problem.epilogue;
-  p.epilogue.has_bias = epilogue.bias.has_value();
-  p.batch = problem.batch;
-  p.in_channels = p.out_channels = p.groups = problem.out_channels;
-  p.in_height = problem.out_height;
-  p.in_width = problem.out_width;
-  validate_and_size(p);
-  const TensorView view(sums);
-  const Tensor input = dense(sums, view, p.layout);
-  const Tensor weight = torch::stable::fill_(allocate({p.in_channels, 1, 1, 1}, Layout::nchw, view), 1.0);
-  Tensor result = allocate({p.batch, p.out_channels, p.out_height, p.out_width}, p.layout, view);
-  Pointers pointers;
-  pointers.input = input.const_data_ptr();
-  pointers.weight = weight.const_data_ptr();
-  pointers.epilogue = pointers_of(epilogue);
-  pointers.result = result.mutable_data_ptr();
-  run(*plan_for(p, device_traits(view.device_index), "depthwise"), p, pointers, view);
-  return result;
-}
-
-Tensor activate(const ConvProblem& problem, const Tensor& sums) {
-  switch (problem.epilogue.activation) {
-    case Activation::none:
-      return sums;
-    case Activation::relu:
-      return call("aten::relu", "", sums);
-    case Activation::relu6:
-      return call("aten::relu6", "", sums);
-    case Activation::silu:
-      return call("aten::silu", "", sums);
-    case Activation::hardswish:
-      return call("aten::hardswish", "", sums);
-    // aten::gelu would take a text, and of those that it is handed through its stable ABI torch (2.11
-    // to 2.13) leaves a copy on the heap at every call.
-    case Activation::gelu:
-      return finish_by_ones(problem, sums, {});
-  }
-  return sums;
-}
-
 // aten::convolution_backward for one of its gradients: 0 of the input, 1 of the weight.
 Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Tensor& input,
                 const Tensor& weight, size_t wanted) {
@@ -124,7 +77,7 @@ Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor
   if (!problem.epilogue.is_more_than_bias()) {
     return activate(problem, sums_of(plan, problem, input, weight, epilogue.bias));
   }
-  return finish_by_ones(problem, sums_of(plan, problem, input, weight, std::nullopt), epilogue);
+  return finish(problem, sums_of(plan, problem, input, weight, std::nullopt), epilogue);
 }
 
 Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,

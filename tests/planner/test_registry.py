@@ -182,6 +182,28 @@ def test_a_method_and_each_of_its_candidates_can_be_named(device: _core.Device) 
                     assert name == plan.method or choice.plan.candidate == plan.candidate
 
 
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+def test_every_kernel_takes_scale_and_residual(device: _core.Device, layout: str) -> None:
+    """In its sums, or in a pass after it, which costs time."""
+    for made in (depthwise, dense):
+        for size in ({}, {"in_height": 7, "in_width": 7}, {"filter_height": 1, "filter_width": 1}):
+            plain, more = (
+                {
+                    (row.method, plan.candidate): plan
+                    for row in _core.explain(made(layout=layout, **size, **epilogue), device)
+                    for plan in reversed(row.plans)
+                }
+                for epilogue in ({}, {"scale": True, "residual": True, "bias": True})
+            )
+            assert plain.keys() <= more.keys()
+            for name in plain:
+                apart = more[name].finishes_apart
+                assert apart == ("finished apart" in more[name].describe())
+                assert more[name].predicted_us > plain[name].predicted_us + 1 or not apart
+                assert apart or device.backend != "hip" or name[0] == "native"
+
+
 def test_an_unknown_algorithm_lists_what_exists() -> None:
     with pytest.raises(ValueError, match=r"must be one of auto, .*native.*got 'winograd'"):
         _core.select(depthwise(), DEVICES[0], "winograd")

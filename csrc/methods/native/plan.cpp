@@ -151,15 +151,6 @@ double estimate_us(const ConvProblem& problem, const DeviceTraits& device) {
   return std::max(bytes_us * cost.bytes, flops_us * cost.flops) + cost.call_us;
 }
 
-// A pass of its own over the output, and the residual.
-double epilogue_us(const ConvProblem& problem, const DeviceTraits& device) {
-  const Epilogue& epilogue = problem.epilogue;
-  if (epilogue.activation == Activation::none && !epilogue.is_more_than_bias()) return 0;
-  const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
-  return (epilogue.has_residual ? 3 : 2) * output_bytes / (device.bandwidth_GBps * 1e3) +
-         (device.backend == Backend::cpu ? 3 : 2);
-}
-
 // Torch pads both sides alike: with other padding, the input is copied into one that has it.
 double padding_us(const ConvProblem& p, const DeviceTraits& device) {
   if (p.padding_top == p.padding_bottom && p.padding_left == p.padding_right) return 0;
@@ -177,9 +168,9 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.method = &method;
   plan.kernel = kConvolution;
   plan.predicted_us = estimate_us(problem, device);
-  plan.beside_us = epilogue_us(problem, device) + padding_us(problem, device);
+  plan.beside_us = finishing_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
-  append_products(problem, device, plan.predicted_us, epilogue_us(problem, device), plans);
+  append_products(problem, device, plan.predicted_us, finishing_us(problem, device), plans);
   return plans;
 }
 
