@@ -24,12 +24,11 @@ Support supports(const MethodOf<FilterProblem>& method, const FilterProblem& pro
 }
 
 std::vector<Plan> candidates(const Method& method, const ConvProblem& problem, const DeviceTraits& device) {
+  if (!problem.epilogue.is_more_than_bias()) return method.candidates(problem, device);
   std::vector<Plan> plans;
   if (method.supports(problem, device).ok) plans = method.candidates(problem, device);
-  if (!problem.epilogue.is_more_than_bias()) return plans;
-  const ConvProblem sums = sums_of(problem);
   const size_t own = plans.size();
-  for (Plan& plan : method.candidates(sums, device)) {
+  for (Plan& plan : method.candidates(sums_of(problem), device)) {
     const auto is_same = [&plan](const Plan& other) { return other.candidate == plan.candidate; };
     if (std::any_of(plans.begin(), plans.begin() + own, is_same)) continue;
     plan.finishes_apart = true;

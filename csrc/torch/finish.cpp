@@ -97,12 +97,11 @@ Tensor activate(const ConvProblem& problem, const Tensor& sums) {
 }
 
 Tensor finish(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue) {
+  if (is_one_step(problem, epilogue)) return finish_by_steps(problem, sums, epilogue);
   const ConvProblem ones = by_ones(problem, problem.epilogue);
   const auto plan = plan_of(ones, sums);
-  if (plan->finishes_apart || is_one_step(problem, epilogue)) {
-    return finish_by_steps(problem, sums, epilogue);
-  }
-  return run_ones(*plan, ones, sums, epilogue);
+  return plan->finishes_apart ? finish_by_steps(problem, sums, epilogue)
+                              : run_ones(*plan, ones, sums, epilogue);
 }
 
 }  // namespace convx

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from planned import algorithms_of
+from planned import algorithms_of, problem_of
 from processes import ISAS, succeeds_on
 from reference import DTYPES, Case, Dense, Tensors, make
 from torch import Tensor
@@ -97,22 +97,10 @@ class Operands:
     def algorithms(self, form: Form) -> dict[str, bool]:
         """Every kernel that can run the case, and whether it rounds sums before the epilogue."""
         case, tensors = self.case, self.tensors
-        problem = _core.Problem(
-            dtype=_planning.dtype_name(tensors.input.dtype),
-            layout="channels_last" if gives_channels_last(tensors.input, tensors.weight) else "nchw",
-            batch=case.batch,
-            in_channels=case.channels,
-            in_height=case.height,
-            in_width=case.width,
-            out_channels=case.out_channels,
-            filter_height=case.filter[0],
-            filter_width=case.filter[1],
-            stride=case.stride,
-            padding=case.padding,
-            dilation=case.dilation,
-            groups=case.group_count,
-            bias=form.bias,
-            activation=form.activation,
+        problem = problem_of(
+            case.with_(bias=form.bias, activation=form.activation),
+            dtype=tensors.input.dtype,
+            channels_last=gives_channels_last(tensors.input, tensors.weight),
             scale=form.scale,
             residual=form.residual,
             residual_after_activation=form.after,

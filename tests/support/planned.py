@@ -10,7 +10,7 @@ from torch import Tensor
 
 from convx import _planning
 from convx import operators as ops
-from convx._arguments import CONVOLUTIONS, PRODUCTS, gives_channels_last
+from convx._arguments import gives_channels_last
 
 
 def problem_of(
@@ -19,21 +19,31 @@ def problem_of(
     dtype: torch.dtype = torch.float32,
     channels_last: bool = False,
     allow_tf32: bool = False,
+    **epilogue: bool,
 ) -> Any:
-    """The planner's description of a case; torch's matrix products are exact where convolutions are."""
-    return _planning.problem(
-        operation,
-        dtype,
-        channels_last,
-        (case.batch, case.channels, case.height, case.width),
-        (case.out_channels, case.channels // case.group_count, *case.filter),
-        case.stride,
-        case.padding,
-        case.dilation,
-        case.group_count,
-        case.bias,
-        case.activation,
-        CONVOLUTIONS + PRODUCTS if allow_tf32 else 0,
+    """The planner's description of a case; torch's matrix products are exact where convolutions are.
+    epilogue: what forward calls have beside bias and activation."""
+    forward = operation == "forward"
+    return _planning.core().Problem(
+        operation=operation,
+        dtype=_planning.dtype_name(dtype),
+        layout="channels_last" if channels_last else "nchw",
+        batch=case.batch,
+        in_channels=case.channels,
+        in_height=case.height,
+        in_width=case.width,
+        out_channels=case.out_channels,
+        filter_height=case.filter[0],
+        filter_width=case.filter[1],
+        stride=case.stride,
+        padding=case.padding,
+        dilation=case.dilation,
+        groups=case.group_count,
+        bias=case.bias and forward,
+        activation=case.activation if forward else "none",
+        allow_tf32=allow_tf32,
+        exact_products=not allow_tf32,
+        **epilogue,
     )
 
 
