@@ -96,10 +96,14 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--in-network",
         action="store_true",
-        help="on a GPU, time calls with another kernel between them, as a network has them; into a file of "
-        "their own (the suite held_out always does)",
+        help="on a GPU, time calls as a network has them: operands in the cache as far as they fit, another "
+        "kernel between calls; into a file of their own (the suite held_out always does)",
     )
-    add("--warm", action="store_true", help="on a GPU, keep operands in the cache (CPU runs always do)")
+    add(
+        "--warm",
+        action="store_true",
+        help="on a GPU, keep operands in the cache (CPU runs always do); into a file of their own",
+    )
     add("--rounds", type=int, help="turns per contender (default 7; quick 3)")
     add("--quick", action="store_true", help="few rounds")
     add(
@@ -139,7 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
         fitted = options.all_candidates and options.suite != "filter2d"
         kind = "_candidates" if fitted else "_ablations" if options.ablations else ""
-        kind += "_in_network" if options.in_network else ""
+        # What was measured otherwise is not to stand beside or replace it.
+        kind += "_in_network" if options.in_network else "_warm" if options.warm else ""
         file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
@@ -256,6 +261,7 @@ def _run_convolutions(
     if not work:
         raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
     results.ceilings = ceilings(device)
+    in_network = options.in_network or options.suite == "held_out"
     default_peers = held_out.PEERS if options.suite == "held_out" else GPU_PEERS if on_gpu else CPU_PEERS
     settings = convolution.Settings(
         device,
@@ -264,8 +270,8 @@ def _run_convolutions(
         options.algorithm,
         options.all_candidates,
         rounds,
-        _cache_bytes(device) if on_gpu and not options.warm else 0,
-        options.in_network or options.suite == "held_out",
+        0 if not on_gpu or options.warm or in_network else _cache_bytes(device),
+        in_network,
     )
     planner = Planner(device)
     reference = ""
@@ -324,7 +330,7 @@ def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:
 
 def _key(problem: Problem, settings: convolution.Settings, reference: str) -> tuple[object, ...]:
     """Of the record that is there when a problem has been measured, which of ablations is the reference's."""
-    record = problem.fields() | {"warm": settings.cache_bytes == 0}
+    record = problem.fields()
     if reference:
         return key(record | {"chosen_by": "forced", "method": reference})
     return key(record | {"chosen_by": "auto" if settings.algorithm == "auto" else "forced"})

@@ -70,7 +70,7 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
     products: dict[Problem, set[float]] = {}
     samples: dict[Problem, dict[str, list[float]]] = {}
     for record in records:
-        if not _is_convolution(record) or not wanted(shape_of(record)) or (on_gpu and record["warm"]):
+        if not _is_convolution(record) or not wanted(shape_of(record)):
             continue
         problem = problem_of(record)
         times = samples.setdefault(problem, {})

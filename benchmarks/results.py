@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.environment import comparable
 
 Record = dict[str, Any]
-_KEY = ("case", "operation", "dtype", "tf32", "layout", "batch", "warm", "chosen_by", "method")
+_KEY = ("case", "operation", "dtype", "tf32", "layout", "batch", "chosen_by", "method")
 RESULTS = Path(__file__).resolve().parent / "results"
 
 

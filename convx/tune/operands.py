@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from convx import operators
-from convx.tune.profiler import Call
+from convx.tune.replays import Call
 
 _DTYPES = {
     "float32": torch.float32,
@@ -17,14 +17,17 @@ _DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+_CACHE_BYTES = 8 << 20  # a few cores' private caches; a shared one is rarely one process's alone
 _MOST_SETS = 32
 _MOST_BYTES = 1 << 30  # of all sets together
 
 
 def _sets(problem: Any, device: torch.device) -> int:
-    """As many as it takes to keep the device's cache cold."""
+    """As many as it takes to keep a CPU's cache cold; on a GPU one, as replays.InNetwork has it."""
+    if device.type != "cpu":
+        return 1
     bytes = float(problem.bytes)
-    wanted = 1 + math.ceil(2 * _cache_bytes(device) / bytes)
+    wanted = 1 + math.ceil(2 * _CACHE_BYTES / bytes)
     return max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // bytes)))
 
 
@@ -112,10 +115,3 @@ class Operands:
         error = float((result - expected).norm() / expected.norm().clamp_min(1e-30))
         if not error < 0.02:
             raise RuntimeError(f"its result differs from torch's by {error:.2g} of the norm")
-
-
-def _cache_bytes(device: torch.device) -> int:
-    """What has to be replaced for operands to be cold."""
-    if device.type == "cuda":
-        return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 << 20))
-    return 8 << 20  # a few cores' private caches; a shared one is rarely one process's alone

@@ -8,14 +8,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import torch
 
-Call = Callable[[int], Any]
-"""A contender: runs once on one of the rotated sets of operands, and returns its result."""
+from convx.tune.replays import Call, InNetwork
 
-_LONG_US = 5000.0  # a call this long is measured by itself
 _ESTIMATES = 3  # calls that are timed to know how many make a sample
 
 
@@ -48,24 +46,26 @@ def profile(
     sets: int,
     rounds: int = 7,
     advance: Callable[[], None] = lambda: None,
-    sampler: Callable[[Call, int, torch.device], Callable[[], float]] | None = None,
+    sampler: Callable[[Call], Callable[[], float]] | None = None,
 ) -> dict[str, Timing]:
     """Median times: every contender is warmed up, then all are sampled in turns.
 
     Args:
-        sets: how many operand sets the calls rotate over.
+        sets: how many operand sets the calls rotate over on a CPU.
         rounds: samples of each contender that is not stopped.
         advance: called each time a contender is done with.
-        sampler: makes a contender's timer; by default CUDA graph replays, or loops on the CPU.
+        sampler: makes a contender's timer; by default one of calls in a network, or of loops on the CPU.
 
     A contender that raises is left out with what it said.
     """
     timings = {name: Timing() for name in contenders}
     timers: dict[str, Callable[[], float]] = {}
-    make_timer = sampler or (_gpu_sampler() if device.type == "cuda" else _cpu_timer)
+    if sampler is None:
+        on_gpu = device.type == "cuda"
+        sampler = InNetwork(device).timer if on_gpu else partial(_cpu_timer, sets=sets)
     for name, call in contenders.items():
         try:
-            timer = make_timer(call, sets, device)
+            timer = sampler(call)
             timings[name].samples.append(timer())
             timers[name] = timer
         except Exception as error:  # one that can't run must not keep the others from being measured
@@ -106,7 +106,7 @@ def fastest(timings: dict[str, Timing]) -> str | None:
     return min(finished, key=handicapped)
 
 
-def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], float]:
+def _cpu_timer(call: Call, sets: int) -> Callable[[], float]:
     round_us = 2000
     indices = itertools.cycle(range(sets))  # over all rounds: slow calls are one a round
 
@@ -124,47 +124,3 @@ def _cpu_timer(call: Call, sets: int, device: torch.device) -> Callable[[], floa
 def _estimate(measure: Callable[[], float]) -> float:
     """The least of a few times of a call: one alone may be another process's."""
     return min(measure() for _ in range(_ESTIMATES))
-
-
-def _gpu_sampler() -> Callable[[Call, int, torch.device], Callable[[], float]]:
-    """Timers by replays of CUDA graphs, which share the memory of their results: nobody reads those."""
-    pool = torch.cuda.graph_pool_handle()
-    return lambda call, sets, device: _gpu_timer(call, sets, device, pool)
-
-
-def _gpu_timer(call: Call, sets: int, device: torch.device, pool: Any) -> Callable[[], float]:
-    """Replays of a CUDA graph of several launches, one after another over the operand sets."""
-    graph_us = 400
-    with torch.cuda.device(device):
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-        def once() -> float:
-            with torch.cuda.stream(stream):
-                begin.record()
-                call(0)
-                end.record()
-            end.synchronize()
-            return float(begin.elapsed_time(end)) * 1e3
-
-        once()
-        estimate = max(1.0, _estimate(once))
-        launches = max(sets, math.ceil(graph_us / estimate)) if estimate < _LONG_US else 1
-        graph = torch.cuda.CUDAGraph()
-        results: list[Any] = [None] * sets  # rotate too, so that what is written is as cold as what is read
-        with torch.cuda.graph(graph, pool=pool):
-            for index in range(launches):
-                results[index % sets] = call(index % sets)
-        results.clear()
-        graph.replay()
-
-    def replay() -> float:
-        with torch.cuda.device(device):
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-        return float(begin.elapsed_time(end)) * 1e3 / launches
-
-    return replay

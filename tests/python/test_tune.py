@@ -19,6 +19,7 @@ import convx
 from convx import _core
 from convx.tune import profiler, records
 from convx.tune import tuning as tuning_module
+from convx.tune.replays import Call
 
 __all__ = ["own_folder"]
 
@@ -30,10 +31,10 @@ class Samples:
         self.times = {name: iter(values) for name, values in times.items()}
         self.counts = dict.fromkeys(times, 0)
 
-    def contenders(self) -> dict[str, profiler.Call]:
+    def contenders(self) -> dict[str, Call]:
         return {name: (lambda index, name=name: name) for name in self.times}
 
-    def __call__(self, call: profiler.Call, sets: int, device: torch.device) -> Any:
+    def __call__(self, call: Call) -> Any:
         name = call(0)
 
         def timer() -> float:

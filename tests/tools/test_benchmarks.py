@@ -155,16 +155,18 @@ def test_candidates_are_timed_as_forced_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("warm", [(), ("--warm",)])
-def test_a_run_on_a_gpu(tmp_path: Path, warm: tuple[str, ...]) -> None:
-    arguments = ["--case", "D24", "--batch", "1", "--quick", "--all-candidates", "--device", "cuda", *warm]
-    assert main([*arguments, "--output", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("*/depthwise_candidates.json")
+@pytest.mark.parametrize("how", ["", "warm", "in-network"])
+def test_a_run_on_a_gpu(tmp_path: Path, how: str) -> None:
+    """What was measured otherwise goes into a file of its own."""
+    arguments = ["--case", "D24", "--batch", "1", "--quick", "--all-candidates", "--device", "cuda"]
+    assert main([*arguments, *([f"--{how}"] if how else []), "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/*.json")
+    assert path.stem.split("candidates") == ["depthwise_", f"_{how}".replace("-", "_") if how else ""]
     records = list(load(path).records.values())
     chosen = [record for record in records if record["chosen_by"] == "auto"]
     assert len(chosen) == len(OPERATIONS) * len(LAYOUTS) * 2
     for record in records:
-        assert record["error_ratio"] <= 2 and record["convx_us"] > 0.5 and record["warm"] == bool(warm)
+        assert record["error_ratio"] <= 2 and record["convx_us"] > 0.5 and record["warm"] == bool(how)
         cudnn = {"cudnn"} if record["operation"] != "weight_grad" else set()
         assert set(record["peers_us"]) >= {"torch", "native"} | cudnn
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from benchmarks import held_out, memory, networks, timing
 from benchmarks.__main__ import main
@@ -138,38 +137,23 @@ def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) ->
     """What was measured while a contender was prepared does not count, unless there is nothing else."""
     order: list[str] = []
 
-    def prepare(call: Callable[[int], Tensor], sets: int) -> tuple[Callable[[], float], float]:
+    def timer_of(call: Callable[[int], Any]) -> Callable[[], float]:
         name = str(call(0))
+        prepared = False
 
         def timer() -> float:
+            nonlocal prepared
+            if not prepared:
+                prepared = True
+                return 100.0
             order.append(name)
             return 1.0 + len(order) % 2  # the first of a turn takes longer
 
-        return timer, 100.0
+        return timer
 
-    monkeypatch.setattr(timing, "_prepare_cpu", prepare)
+    monkeypatch.setattr(timing, "_cpu_timer", timer_of)
     calls: Any = {"a": lambda index: "a", "b": lambda index: "b"}
     times, failures = timing.measure(calls, 1, CPU, 7)
     assert Counter(order[::2]) == {"a": 3, "b": 3} and not failures
     assert times == {"a": 1.5, "b": 1.5}
     assert timing.measure(calls, 1, CPU, 1)[0] == {"a": 100.0, "b": 100.0}
-
-
-def test_what_a_network_has_between_calls_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    launched: list[int] = []
-
-    def prepare(call: Callable[[int], Tensor], sets: int) -> tuple[Callable[[], float], float]:
-        launched.clear()
-        other = call(0)
-        us = 8.0 * len(launched) + 1.5  # the call's, if it is one, and the other kernel's
-        assert launched or other.tolist() == [1.0] * 32
-        return (lambda: us), us
-
-    def call(index: int) -> Tensor:
-        launched.append(index)
-        return torch.zeros(())
-
-    monkeypatch.setattr(timing, "_prepare_replays", prepare)
-    timer, first = timing._prepare_gpu(call, 1, CPU, in_network=True)
-    assert timer() == first == 8.0
-    assert timing._prepare_gpu(call, 1, CPU, in_network=False)[1] == 9.5

@@ -1,0 +1,88 @@
+"""Times of calls on a GPU, by replays of CUDA graphs: what the host does for a call is not in them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Call = Callable[[int], Any]
+"""Runs once on one of the rotated sets of operands, and returns its result."""
+
+LONG_US = 5000.0  # a call this long is a graph by itself
+_GRAPH_US = 400.0
+
+
+class Replays:
+    """Microseconds of a call, by a graph of several launches one after another over its operand sets.
+
+    Results rotate as operands do, so that what is written is as cold as what is read. Timers of one pool
+    share the memory of their results: nobody reads those.
+    """
+
+    def __init__(self, call: Call, device: torch.device, sets: int = 1, pool: Any = None) -> None:
+        self._device = device
+        with torch.cuda.device(device):
+            self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                call(0)
+                alone = max(1.0, self._elapsed_us(lambda: call(0)))
+            torch.cuda.current_stream().wait_stream(stream)
+            self._capture(call, sets, pool, math.ceil(_GRAPH_US / alone) if alone < LONG_US else 1)
+            # The call by itself took as long as the host did: what starting a graph takes is to weigh alike
+            # in all of them.
+            launches = math.ceil(_GRAPH_US / self())
+            if launches > 1.2 * self._launches:
+                self._capture(call, sets, pool, launches)
+
+    def __call__(self) -> float:
+        with torch.cuda.device(self._device):
+            return self._elapsed_us(self._graph.replay) / self._launches
+
+    def _elapsed_us(self, run: Callable[[], Any]) -> float:
+        self._begin.record()
+        run()
+        self._end.record()
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end)) * 1e3
+
+    def _capture(self, call: Call, sets: int, pool: Any, launches: int) -> None:
+        self._launches = launches
+        self._graph = torch.cuda.CUDAGraph()
+        results: list[Any] = [None] * sets
+        with torch.cuda.graph(self._graph, pool=pool):
+            for index in range(launches):
+                results[index % sets] = call(index % sets)
+        results.clear()
+        self._graph.replay()
+
+
+class InNetwork:
+    """Makes timers of calls as a network has them: another kernel runs between two of them, as norms and
+    activations do, and what it takes is taken off; operands are in the cache as far as they fit there, since
+    the layers before have just written them.
+
+    Calls one after another hide what a kernel does before it has to wait for the one before it, half of the
+    time of short kernels that begin early.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._other = torch.zeros(32, device=device)
+        self._pool = torch.cuda.graph_pool_handle()
+        alone = Replays(lambda _: self._other.add_(1), device)
+        self._other_us = statistics.median(alone() for _ in range(9))
+
+    def timer(self, call: Call) -> Callable[[], float]:
+        def call_and_other(index: int) -> Any:
+            result = call(index)
+            self._other.add_(1)
+            return result
+
+        both = Replays(call_and_other, self._device, pool=self._pool)
+        return lambda: both() - self._other_us

@@ -1,0 +1,50 @@
+"""Times of calls on a GPU: what is in them and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from convx.tune import replays
+from convx.tune.replays import InNetwork, Replays
+
+CPU = torch.device("cpu")
+
+
+def test_what_a_network_has_between_calls_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[int] = []
+
+    def timer_of(call: Callable[[int], Any], *rest: Any, **options: Any) -> Callable[[], float]:
+        launched.clear()
+        other = call(0)
+        us = 8.0 * len(launched) + 1.5  # the call's, if it is one, and the other kernel's
+        assert launched or other.tolist() == [1.0] * 32
+        return lambda: us
+
+    monkeypatch.setattr(replays, "Replays", timer_of)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    assert InNetwork(CPU).timer(launched.append)() == 8.0
+
+
+@pytest.mark.gpu
+def test_a_long_call_takes_as_much_longer_as_it_does_more() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    few, many = (torch.zeros(size << 20, device=device) for size in (64, 256))
+    for timer_of in (lambda call: Replays(call, device), InNetwork(device).timer):
+        short, long = (timer_of(lambda _, each=each: each.add_(1)) for each in (few, many))
+        assert 3 < min(long() for _ in range(5)) / min(short() for _ in range(5)) < 5
+
+
+@pytest.mark.gpu
+def test_sets_of_operands_take_turns() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    counts = torch.zeros(5, device=device)
+    timer = Replays(lambda index: counts[index].add_(1), device, sets=5)
+    torch.cuda.synchronize()
+    before = counts.clone()
+    timer()
+    each = (counts - before).tolist()
+    assert min(each) > 10 and max(each) - min(each) <= 1
