@@ -52,14 +52,14 @@ class Replays:
         return float(self._begin.elapsed_time(self._end)) * 1e3
 
     def _capture(self, call: Call, sets: int, pool: Any, launches: int) -> None:
-        self._launches = launches
-        self._graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
         results: list[Any] = [None] * sets
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool):
             for index in range(launches):
                 results[index % sets] = call(index % sets)
         results.clear()
-        self._graph.replay()
+        graph.replay()
+        self._graph, self._launches = graph, launches
 
 
 class InNetwork:
@@ -75,8 +75,9 @@ class InNetwork:
         self._device = device
         self._other = torch.zeros(32, device=device)
         self._pool = torch.cuda.graph_pool_handle()
-        alone = Replays(lambda _: self._other.add_(1), device)
-        self._other_us = statistics.median(alone() for _ in range(9))
+        # Kept: a pool without a graph can't be captured into again.
+        self._alone = Replays(lambda _: self._other.add_(1), device, pool=self._pool)
+        self._other_us = statistics.median(self._alone() for _ in range(9))
 
     def timer(self, call: Call) -> Callable[[], float]:
         def call_and_other(index: int) -> Any:

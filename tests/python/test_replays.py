@@ -48,3 +48,18 @@ def test_sets_of_operands_take_turns() -> None:
     timer()
     each = (counts - before).tolist()
     assert min(each) > 10 and max(each) - min(each) <= 1
+
+
+@pytest.mark.gpu
+def test_a_call_that_fails_does_not_keep_the_next_from_being_timed() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+
+    def fails(index: int) -> None:
+        raise ValueError("no such call")
+
+    network = InNetwork(device)
+    with pytest.raises(ValueError):
+        network.timer(fails)
+    values = torch.zeros(8 << 20, device=device)
+    for call in (lambda _: values + 1, lambda _: values.add_(1)):
+        assert network.timer(call)() > 1
