@@ -107,13 +107,15 @@ def _cold_timer(call: Call, device: torch.device, sets: int) -> Callable[[], flo
     replays = Replays(call, device, sets)
     if sets == 1:
         return replays
-
-    def replay() -> float:
-        _overwrite_cache()
+    ahead = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(ahead):
         call(sets - 1)
-        return replays()
 
-    return replay
+    def before() -> None:
+        _overwrite_cache()
+        ahead.replay()
+
+    return partial(replays, before)
 
 
 def _overwrite_cache() -> None:

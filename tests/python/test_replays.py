@@ -30,6 +30,14 @@ def test_what_a_network_has_between_calls_is_not_counted(monkeypatch: pytest.Mon
 
 
 @pytest.mark.gpu
+def test_what_goes_before_is_not_counted() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    small, large = (torch.zeros(size << 20, device=device) for size in (1, 512))
+    timer = Replays(lambda _: small.add_(1), device)
+    assert timer(lambda: large.zero_()) < 3 * timer()
+
+
+@pytest.mark.gpu
 def test_a_long_call_takes_as_much_longer_as_it_does_more() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     few, many = (torch.zeros(size << 20, device=device) for size in (64, 256))
@@ -45,7 +53,7 @@ def test_sets_of_operands_take_turns() -> None:
     timer = Replays(lambda index: counts[index].add_(1), device, sets=5)
     torch.cuda.synchronize()
     before = counts.clone()
-    timer()
+    timer(lambda: None)
     each = (counts - before).tolist()
     assert min(each) > 10 and max(each) - min(each) <= 1
 

@@ -13,9 +13,12 @@ import torch
 from benchmarks import host, summary, timing
 from benchmarks.__main__ import main
 from benchmarks.ceilings import floor_us
+from benchmarks.choices import problem_of
 from benchmarks.environment import device_slug
+from benchmarks.fit import planned_device
 from benchmarks.operands import in_layout, operands, sets_for
 from benchmarks.peers import CPU_PEERS, contenders
+from benchmarks.planner import plan_of
 from benchmarks.refcheck import Reference, error_ratio
 from benchmarks.results import RESULTS, best_peer, geomean, is_slower, load, over_peers, summarize
 from benchmarks.suites import (
@@ -229,6 +232,18 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
 
 def test_readme_shows_the_committed_results() -> None:
     assert summary.main(["--check"]) == 0
+
+
+def test_rows_of_an_older_choice_are_counted() -> None:
+    results = load(RESULTS / "nvidia-h200" / "depthwise.json")
+    results.records = dict(list(results.records.items())[:5])
+    for record in results.records.values():
+        record["method"] = plan_of(problem_of(record), planned_device(results))
+    assert summary._changed(results) == ""
+    next(iter(results.records.values()))["method"] = "depthwise/none"
+    assert summary._changed(results) == "1 of 5"
+    results.environment["device"] = "cpu 2 cores avx512"
+    assert summary._changed(results) == ""
 
 
 def test_committed_results_load() -> None:

@@ -80,7 +80,7 @@ def test_networks_layers_have_measured_times(
             assert plan.source in SOURCES[layout]
             times.append(plan.predicted_us)
         # More images hardly ever take less time; measured times are not monotone either.
-        assert all(0.98 * fewer < more for fewer, more in pairwise(times))
+        assert all(0.96 * fewer < more for fewer, more in pairwise(times))
         assert times[0] > 1 and times[-1] > 4 * times[2]
 
 
@@ -329,8 +329,8 @@ def test_the_planner_computes_what_the_models_say() -> None:
 
 
 def test_the_planner_has_the_times_of_measured_layers() -> None:
-    """torch's in another run than the one that was fitted; without a correction they are 3 % off."""
-    results = load(fit.RESULTS / "nvidia-h200" / "depthwise.json")
+    """Torch's; without a correction they are 3 % off."""
+    results = load(fit.RESULTS / "nvidia-h200" / "depthwise_candidates_in_network.json")
     times = depthwise_times(list(results.records.values()))
     assert len(times) > 1000
     errors = []
@@ -338,8 +338,8 @@ def test_the_planner_has_the_times_of_measured_layers() -> None:
         plan = plan_of("native", each, H200)
         assert plan is not None
         errors.append(abs(np.log(plan.predicted_us / measured["native"])))
-    assert np.median(errors) < 0.015
-    assert np.quantile(errors, 0.95) < 0.05
+    assert np.median(errors) < 0.005
+    assert np.quantile(errors, 0.95) < 0.02
 
 
 def test_planes_far_from_all_that_were_measured_are_torchs() -> None:
