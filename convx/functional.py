@@ -33,7 +33,7 @@ __all__ = [
 
 def _require_packed(packed: object) -> None:
     if packed is not None and not isinstance(packed, PackedFilters):
-        raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}") from None
+        raise TypeError(f"packed must be a PackedFilters, got {type(packed).__name__}")
 
 
 def conv2d(
@@ -119,6 +119,7 @@ def conv2d(
                 residual_after_activation=residual_after_activation,
             )
         require_tensors(input=input, weight=weight, bias=bias)
+    _require_packed(packed)
     try:
         # Plain ints, the common case, spare the calls.
         strides: Any = (stride, stride) if stride.__class__ is int else pair("stride", stride)
@@ -136,7 +137,6 @@ def conv2d(
         output = dispatch.convolve(input.unsqueeze(0), weight, bias, *rest, added, residual_after_activation)
         return output.squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
-        _require_packed(packed)
         tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)
@@ -184,6 +184,7 @@ def conv1d(
             f"input of a 1D convolution needs 3 dimensions (batch, in_channels, width) or 2 without "
             f"batch, got {input.dim()}: shape {shape(input.shape)}"
         )
+    _require_packed(packed)
     try:
         step, spread = single("stride", stride), single("dilation", dilation)
         paddings = padding_1d(padding, weight.shape[2:], step, spread)
@@ -196,7 +197,6 @@ def conv1d(
         output = dispatch.convolve(input.unsqueeze(0), weight, bias, *rest, added, residual_after_activation)
         return output.squeeze(0)
     except (AttributeError, RuntimeError, ValueError) as error:
-        _require_packed(packed)
         tensors = {"input": input, "weight": weight, "bias": bias, "residual": residual}
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         blame(error, tensors, geometry, activation=activation, algorithm=algorithm)

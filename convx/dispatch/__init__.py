@@ -58,8 +58,8 @@ def convolve(
     arguments = (input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
     if residual is not None:
         return _with_residual(residual, residual_after_activation, *arguments)
-    if _front is not None and packed is None and not is_compiling():
-        result: Tensor | None = _front.conv2d(*arguments)
+    if _front is not None and not is_compiling():
+        result: Tensor | None = _front.conv2d(*arguments, packed)
         if result is not None:
             return result
     if input.dim() == 3 and weight.dim() == 3:

@@ -36,11 +36,12 @@ std::optional<at::ScalarType> autocast_of(const Tensor& input) {
 struct FunctionKey {
   CallKey call;
   Asked asked;
+  bool packs_each_call;
   bool operator==(const FunctionKey& other) const {
     const Geometry &g = asked.geometry, &h = other.asked.geometry;
-    return call == other.call && g.stride == h.stride && g.padding == h.padding && g.dilation == h.dilation &&
-           g.groups == h.groups && asked.activation == other.asked.activation &&
-           asked.algorithm == other.asked.algorithm;
+    return call == other.call && packs_each_call == other.packs_each_call && g.stride == h.stride &&
+           g.padding == h.padding && g.dilation == h.dilation && g.groups == h.groups &&
+           asked.activation == other.asked.activation && asked.algorithm == other.asked.algorithm;
   }
 };
 
@@ -142,6 +143,16 @@ py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& ope
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
 }
 
+Tensor kept_filters(py::handle packed, const Prepared& p, py::handle input, py::handle weight,
+                    py::handle bias) {
+  const Geometry& g = p.geometry;
+  const py::object found = packed.attr("of")(
+      input, weight, bias, py::make_tuple(g.stride[0], g.stride[1]),
+      py::make_tuple(g.padding[0], g.padding[1], g.padding[2], g.padding[3]),
+      py::make_tuple(g.dilation[0], g.dilation[1]), g.groups, to_string(p.activation), p.algorithm, p.tf32);
+  return found.is_none() ? Tensor() : THPVariable_Unpack(found.ptr());
+}
+
 py::object none_unless_raised_by_others() {
   const auto is_of_arguments = [](const py::error_already_set& error) {
     return error.matches(PyExc_RuntimeError) || error.matches(PyExc_TypeError) ||
@@ -161,12 +172,16 @@ py::object none_unless_raised_by_others() {
 }
 
 py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::handle stride, py::handle padding,
-                  py::handle dilation, py::handle groups, py::handle activation, py::handle algorithm) {
+                  py::handle dilation, py::handle groups, py::handle activation, py::handle algorithm,
+                  py::handle packed) {
   // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
   static auto& known = *new std::unordered_map<FunctionKey, c10::intrusive_ptr<Prepared>, FunctionHash>();
   constexpr size_t kMostKnown = 4096;
   std::optional<Operands> operands = usual_operands(input, weight, bias);
   if (!operands) return py::none();
+  // Autocast casts the weight to a copy of this call's own.
+  const bool keeps = !packed.is_none() && operands->key.wanted == 0 && !operands->key.autocast;
+  if (keeps && operands->weight.dim() != 4) return py::none();
   try {
     std::optional<Cast> cast;
     const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
@@ -174,17 +189,20 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     const Asked asked = {geometry, parse_activation(activation.cast<std::string>()),
                          algorithm.cast<std::string>()};
     if (operands->key.autocast) cast.emplace(*operands);
-    const FunctionKey key = {operands->key, asked};
+    const FunctionKey key = {operands->key, asked, !keeps};
     const auto found = known.find(key);
     const c10::intrusive_ptr<Prepared> prepared =
         found != known.end() ? found->second
                              : prepare(operands->input, operands->weight, operands->bias, asked,
-                                       key.call.wanted, /*packs_each_call=*/true);
+                                       key.call.wanted, key.packs_each_call);
     if (found == known.end()) {
       if (known.size() >= kMostKnown) known.clear();
       known.emplace(key, prepared);
     }
-    return prepared ? run(prepared, *operands, {}) : py::none();
+    if (!prepared) return py::none();
+    const bool has_kept = keeps && prepared->packs();
+    return run(prepared, *operands,
+               has_kept ? kept_filters(packed, *prepared, input, weight, bias) : Tensor());
   } catch (const std::exception&) {
     return none_unless_raised_by_others();
   }

@@ -55,15 +55,20 @@ class Cast {
 pybind11::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& operands,
                      const Tensor& packed);
 
+// What PackedFilters of convx/dispatch/packed.py keeps for a call; undefined where the call is to pack.
+Tensor kept_filters(pybind11::handle packed, const Prepared& prepared, pybind11::handle input,
+                    pybind11::handle weight, pybind11::handle bias);
+
 // Of the exception that is being handled: None where it may be of the arguments, of which convx.functional
 // and the operators say what is wrong. What else was raised, by hooks of saved tensors, say, goes on.
 pybind11::object none_unless_raised_by_others();
 
 // torch.nn.functional.conv2d's, with its arguments in the operators' form, by what is remembered of such
-// calls; None where the operators are to serve it.
+// calls; None where the operators are to serve it. packed: PackedFilters or None.
 pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
                         pybind11::handle stride, pybind11::handle padding, pybind11::handle dilation,
-                        pybind11::handle groups, pybind11::handle activation, pybind11::handle algorithm);
+                        pybind11::handle groups, pybind11::handle activation, pybind11::handle algorithm,
+                        pybind11::handle packed);
 
 // Counts that calls are compared with: of plans that were chosen anew, and of writes to weights that no
 // version counter saw (steps of fused optimizers).

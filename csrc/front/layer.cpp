@@ -86,15 +86,9 @@ Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle pa
   // As it is before it is packed: another thread may write to it meanwhile.
   PackedCopy fresh = {weight, {}, 0, weight.const_data_ptr(), weights_forgotten()};
   if (!weight.is_inference()) fresh.version = weight._version();
-  const Geometry& g = p.geometry;
-  const py::object found = packed.attr("of")(
-      input, weight_object, bias, py::make_tuple(g.stride[0], g.stride[1]),
-      py::make_tuple(g.padding[0], g.padding[1], g.padding[2], g.padding[3]),
-      py::make_tuple(g.dilation[0], g.dilation[1]), g.groups, to_string(p.activation), p.algorithm, p.tf32);
+  fresh.packed = kept_filters(packed, p, input, weight_object, bias);
   call.copy = {};
-  if (found.is_none()) return {};
-  fresh.packed = THPVariable_Unpack(found.ptr());
-  if (!capturing) call.copy = fresh;
+  if (!capturing && fresh.packed.defined()) call.copy = fresh;
   return fresh.packed;
 }
 

@@ -481,3 +481,34 @@ def test_one_object_serves_the_functional_form() -> None:
         y = convx.functional.conv2d(x, w, padding=1, algorithm="hntmp", packed=packed)
         torch.testing.assert_close(y, torch.nn.functional.conv2d(x, w, padding=1), rtol=1e-4, atol=1e-4)
         w.mul_(2)
+
+
+def test_what_is_kept_is_asked_for_where_a_kernel_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by torch's convolution, nor where a gradient is wanted."""
+    asked, kept = [0], PackedFilters.of
+
+    def of(self: PackedFilters, *arguments: Any) -> Tensor | None:
+        asked[0] += 1
+        return kept(self, *arguments)
+
+    monkeypatch.setattr(PackedFilters, "of", of)
+    packed, x, w = PackedFilters(), _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    expected = torch.nn.functional.conv2d(x, w, padding=1)
+    for algorithm, needs_grad, times in (("native", False, 0), ("hntmp", True, 0), ("hntmp", False, 3)):
+        w.requires_grad_(needs_grad)
+        before = asked[0]
+        for _ in range(3):
+            y = convx.functional.conv2d(x, w, padding=1, algorithm=algorithm, packed=packed)
+            torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+            assert y.requires_grad == needs_grad
+        assert asked[0] - before == times
+    assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
+
+
+def test_rows_have_filters_kept() -> None:
+    packed, x, w = PackedFilters(), torch.randn(2, CHANNELS, 50), torch.randn(FILTERS, CHANNELS, 3)
+    for _ in range(2):
+        y = convx.functional.conv1d(x, w, padding=1, algorithm="hntmp", packed=packed)
+        torch.testing.assert_close(y, torch.nn.functional.conv1d(x, w, padding=1), rtol=1e-4, atol=1e-4)
+        assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
+        w.mul_(2)
