@@ -143,11 +143,12 @@ py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& ope
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
 }
 
-Tensor kept_filters(py::handle packed, const Prepared& p, py::handle input, py::handle weight,
-                    py::handle bias) {
+Tensor kept_filters(py::handle packed, const Prepared& p, const Operands& operands) {
+  const auto images = [](const Tensor& rows) { return rows.dim() == 3 ? rows.unsqueeze(-2) : rows; };
   const Geometry& g = p.geometry;
   const py::object found = packed.attr("of")(
-      input, weight, bias, py::make_tuple(g.stride[0], g.stride[1]),
+      images(operands.input), images(operands.weight), operands.bias,
+      py::make_tuple(g.stride[0], g.stride[1]),
       py::make_tuple(g.padding[0], g.padding[1], g.padding[2], g.padding[3]),
       py::make_tuple(g.dilation[0], g.dilation[1]), g.groups, to_string(p.activation), p.algorithm, p.tf32);
   return found.is_none() ? Tensor() : THPVariable_Unpack(found.ptr());
@@ -181,7 +182,6 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
   if (!operands) return py::none();
   // Autocast casts the weight to a copy of this call's own.
   const bool keeps = !packed.is_none() && operands->key.wanted == 0 && !operands->key.autocast;
-  if (keeps && operands->weight.dim() != 4) return py::none();
   try {
     std::optional<Cast> cast;
     const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
@@ -201,8 +201,7 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     }
     if (!prepared) return py::none();
     const bool has_kept = keeps && prepared->packs();
-    return run(prepared, *operands,
-               has_kept ? kept_filters(packed, *prepared, input, weight, bias) : Tensor());
+    return run(prepared, *operands, has_kept ? kept_filters(packed, *prepared, *operands) : Tensor());
   } catch (const std::exception&) {
     return none_unless_raised_by_others();
   }

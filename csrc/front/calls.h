@@ -56,8 +56,7 @@ pybind11::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operand
                      const Tensor& packed);
 
 // What PackedFilters of convx/dispatch/packed.py keeps for a call; undefined where the call is to pack.
-Tensor kept_filters(pybind11::handle packed, const Prepared& prepared, pybind11::handle input,
-                    pybind11::handle weight, pybind11::handle bias);
+Tensor kept_filters(pybind11::handle packed, const Prepared& prepared, const Operands& operands);
 
 // Of the exception that is being handled: None where it may be of the arguments, of which convx.functional
 // and the operators say what is wrong. What else was raised, by hooks of saved tensors, say, goes on.

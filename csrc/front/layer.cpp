@@ -70,8 +70,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
   return call;
 }
 
-Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle packed, py::handle input,
-                             py::handle weight_object, py::handle bias) {
+Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle packed) {
   const Prepared& p = *call.prepared;
   const Tensor& weight = operands.weight;
   if (!p.packs() || p.wanted != 0 || call.key.training || call.key.autocast) return {};
@@ -86,7 +85,7 @@ Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle pa
   // As it is before it is packed: another thread may write to it meanwhile.
   PackedCopy fresh = {weight, {}, 0, weight.const_data_ptr(), weights_forgotten()};
   if (!weight.is_inference()) fresh.version = weight._version();
-  fresh.packed = kept_filters(packed, p, input, weight_object, bias);
+  fresh.packed = kept_filters(packed, p, operands);
   call.copy = {};
   if (!capturing && fresh.packed.defined()) call.copy = fresh;
   return fresh.packed;
@@ -117,7 +116,7 @@ py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packe
     if (operands->key.autocast && !is_torchs) cast.emplace(*operands);
     if (!found) found = add(*operands, attributes, layer);
     if (!found->prepared) return py::none();
-    return run(found->prepared, *operands, packed_of(*found, *operands, packed, input, weight, bias));
+    return run(found->prepared, *operands, packed_of(*found, *operands, packed));
   } catch (const std::exception&) {
     return none_unless_raised_by_others();
   }

@@ -38,8 +38,7 @@ class LayerCalls {
   };
   std::shared_ptr<Call> find(const CallKey& key, const Attributes& attributes) const;
   std::shared_ptr<Call> add(const Operands& operands, const Attributes& attributes, pybind11::handle layer);
-  static Tensor packed_of(Call& call, const Operands& operands, pybind11::handle packed,
-                          pybind11::handle input, pybind11::handle weight, pybind11::handle bias);
+  static Tensor packed_of(Call& call, const Operands& operands, pybind11::handle packed);
 
   // Shared with a call that is under way, while which another thread may forget them.
   std::vector<std::shared_ptr<Call>> calls_;

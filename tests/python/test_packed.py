@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convx
+from convx import dispatch
 from convx.dispatch.packed import _MOST, PackedFilters, forget_all
 
 CHANNELS, FILTERS = 24, 40
@@ -505,8 +506,18 @@ def test_what_is_kept_is_asked_for_where_a_kernel_reads_it(monkeypatch: pytest.M
     assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
 
 
-def test_rows_have_filters_kept() -> None:
+def test_rows_have_filters_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of layers and of functions, by the front alone where there is one."""
     packed, x, w = PackedFilters(), torch.randn(2, CHANNELS, 50), torch.randn(FILTERS, CHANNELS, 3)
+    layer = convx.nn.Conv1d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp").eval()
+    if dispatch._front is not None:
+        monkeypatch.setattr(dispatch, "_images", None)
+    with torch.no_grad():
+        for _ in range(2):
+            expected = torch.nn.functional.conv1d(x, layer.weight, layer.bias, padding=1)
+            torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+            assert layer._packed._snapshot is not None and len(layer._packed._snapshot.packed) == 1
+            layer.weight.mul_(2)
     for _ in range(2):
         y = convx.functional.conv1d(x, w, padding=1, algorithm="hntmp", packed=packed)
         torch.testing.assert_close(y, torch.nn.functional.conv1d(x, w, padding=1), rtol=1e-4, atol=1e-4)
