@@ -32,7 +32,7 @@ def planned_device(results: Results) -> Any:
     """The device of the results, as the planner knows it."""
     device_class = _libraries.core().Device
     name = str(results.environment["device"])
-    if name.startswith("cpu"):
+    if not results.on_gpu:
         return device_class.host_cpu(results.environment["threads"])
     for key in device_class.known_names():
         known = device_class.known_device(key)
@@ -57,9 +57,9 @@ def _heading(results: Results, paths: Sequence[Path]) -> str:
 
 def load_all(paths: Sequence[Path]) -> Results:
     """The records of several files of one device; of those that are in several, the first file's."""
-    results = load(paths[0])
+    results = _load_to_fit(paths[0])
     for path in paths[1:]:
-        other = load(path)
+        other = _load_to_fit(path)
         for what in ("device", "torch"):
             if other.environment[what] != results.environment[what]:
                 raise ValueError(
@@ -67,6 +67,14 @@ def load_all(paths: Sequence[Path]) -> Results:
                     f"{results.environment[what]}: fit them one by one"
                 )
         results.records = other.records | results.records
+    return results
+
+
+def _load_to_fit(path: Path) -> Results:
+    """Times that auto can go by: of --warm it can't, which no network has."""
+    results = load(path)
+    if results.on_gpu and "--warm" in results.command.split():
+        raise ValueError(f"{path} is of --warm: fit what was measured with --in-network, or without either")
     return results
 
 

@@ -75,7 +75,7 @@ def fit_device(results: Results, device: Any, rates: Rates, heading: str, target
     """Fits the dense layers of one device's results and writes its file; False where there are none."""
     name = str(results.environment["device"])
     records = list(results.records.values())
-    times = measured_times(records, not name.startswith("cpu"), is_dense)
+    times = measured_times(records, results.on_gpu, is_dense)
     samples = samples_of(times, rates, device)
     if not samples:
         return False

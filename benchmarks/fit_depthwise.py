@@ -73,7 +73,7 @@ def fit_device(
     where there are none."""
     device = str(results.environment["device"])
     records = list(results.records.values())
-    times = measured_times(records, not device.startswith("cpu"), wanted)
+    times = measured_times(records, results.on_gpu, wanted)
     if not times:
         return False
     print(f"{device}, {target.stem}: {len(times)} problems, {sum(map(len, times.values()))} times\n")

@@ -31,6 +31,10 @@ class Results:
     ceilings: dict[str, float]
     records: dict[tuple[object, ...], Record] = field(default_factory=dict)
 
+    @property
+    def on_gpu(self) -> bool:
+        return not str(self.environment["device"]).startswith("cpu")
+
     def add(self, record: Record) -> None:
         self.records[key(record)] = record
 

@@ -74,7 +74,7 @@ def _changed(results: Results) -> str:
     """How many rows auto would take another kernel for, if there are any: "8 of 2712". Of GPUs that the
     planner knows, whatever machine this is."""
     rows = [each for each in results.records.values() if each["chosen_by"] == "auto"]
-    if results.suite not in SUITES or str(results.environment["device"]).startswith("cpu"):
+    if results.suite not in SUITES or not results.on_gpu:
         return ""
     device = planned_device(results)
     changed = sum(plan_of(problem_of(each), device) != each["method"] for each in rows)
