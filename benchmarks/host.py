@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +15,10 @@ import convx
 from benchmarks import networks
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.timing import in_turns, paired_medians
+from benchmarks.turns import compare, over_torch, slower_rows
 
-_CHANNELS, _SIZE, _REPEATS = 96, 14, 200
-_NETWORK_ROUNDS = 3  # times those of layers: a network is called once in a round
+_CHANNELS, _SIZE = 96, 14
+_TURNS, _REPEATS = 5, 40  # in a round; of a layer in a turn, a network is called once
 _LAYERS: dict[str, Callable[[], nn.Conv2d]] = {
     "depthwise 3x3": lambda: nn.Conv2d(_CHANNELS, _CHANNELS, 3, padding=1, groups=_CHANNELS),
     "pointwise": lambda: nn.Conv2d(_CHANNELS, 24, 1),
@@ -60,8 +58,9 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
             continue
         with _one_thread(), _mode(kind, device):
             calls = {key: _call(kind, layer, x) for key, layer in layers.items()}
-            times = _in_turns(calls, device, rounds, _REPEATS)
-        fast = times.pop("convx")
+            compare(calls, device, 1, _REPEATS)  # for nothing
+            compared = compare(calls, device, _TURNS * rounds, _REPEATS, host_alone=True)
+        times = {key: float(f"{each:.3g}") for key, each in compared.us.items()}
         records.append(
             {
                 "case": name,
@@ -72,10 +71,11 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
                 "batch": 1,
                 "shape": {"channels": _CHANNELS, "size": _SIZE},
                 "warm": True,
-                "convx_us": fast,
+                "convx_us": times.pop("convx"),
                 "method": "call",
                 "chosen_by": "auto",
                 "peers_us": times,
+                "over_torch": over_torch(compared),
             }
         )
     return records
@@ -85,11 +85,10 @@ def _run_network(case: str, device: torch.device, rounds: int) -> list[Record]:
     native, converted, x = networks.pair(case, device)
     records = []
     for kind in NETWORK_KINDS:
-        calls = {"convx": networks.call(kind, converted, x), "torch": networks.call(kind, native, x)}
-        for call in calls.values():
-            call()  # cuDNN's and convx's choices, and memory
-        times = _in_turns(calls, device, _NETWORK_ROUNDS * rounds, 1)
-        records.append(networks.record(case, kind, times["convx"], times["torch"]))
+        calls = {"torch": networks.call(kind, native, x), "convx": networks.call(kind, converted, x)}
+        compare(calls, device, 2, 1)  # cuDNN's and convx's choices, and memory
+        compared = compare(calls, device, _TURNS * rounds, 1, host_alone=True)
+        records.append(networks.record(case, kind, compared))
     return records
 
 
@@ -113,25 +112,6 @@ def _call(kind: str, layer: nn.Module, x: Tensor) -> Callable[[], object]:
     return lambda: torch.autograd.grad(layer(leaf), tensors, grad)
 
 
-def _in_turns(
-    calls: dict[str, Callable[[], object]], device: torch.device, rounds: int, repeats: int
-) -> dict[str, float]:
-    """Microseconds of a call of each (paired_medians), the first round for nothing."""
-    samples = in_turns([partial(_call_us, call, device, repeats) for call in calls.values()], rounds + 1)
-    medians = paired_medians([each[1:] for each in samples])
-    return {name: float(f"{median:.3g}") for name, median in zip(calls, medians, strict=True)}
-
-
-def _call_us(call: Callable[[], object], device: torch.device, repeats: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    seconds = time.perf_counter() - begin  # before the synchronisation: only what the host spends
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return seconds * 1e6 / repeats
-
-
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
@@ -145,16 +125,20 @@ def _one_thread() -> Iterator[None]:
 def table(records: list[Record]) -> str:
     """Microseconds of each call, torch's first, and how much of torch's time convx's takes."""
     lines = [
-        "| microseconds of a call, layers at 14x14 | kind | torch | convx | convx / torch | left to torch |",
-        "|---|---|---:|---:|---:|---:|",
+        slower_rows(records),
+        "",
+        "| microseconds, layers at 14x14 | kind | torch | convx | convx / torch | between | left to torch |",
+        "|---|---|---:|---:|---:|---|---:|",
     ]
     for record in records:
         fast, peers = record["convx_us"], record["peers_us"]
         is_layer = "native" in peers
         case = f"{record['case']} {record['dtype']} {record['layout']}" if is_layer else record["case"]
+        low, high = record["over_torch"]
         left = f"{peers['native']:.1f}" if is_layer else ""
         lines.append(
             f"| {case} | {record['operation']} | "
-            f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} | {left} |"
+            f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} "
+            f"| {low:.2f} and {high:.2f} | {left} |"
         )
     return "\n".join(lines)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor, nn
 import convx
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.timing import in_turns, paired_medians
+from benchmarks.turns import Compared, compare, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
@@ -23,7 +21,7 @@ PRECISIONS = ("float32", "bfloat16")
 GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000
 KINDS = ("inference", "inference_graph", "train_step")
-_ROUND_US = 30000
+_ROUND_US, _TURN_US = 30000, 3000  # of one contender
 
 
 def cases(device: torch.device) -> tuple[str, ...]:
@@ -47,9 +45,8 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
     for kind in KINDS:
         if kind == "inference_graph" and device.type != "cuda":
             continue
-        calls = [call(kind, model, x) for model in (native, converted)]
-        torch_us, convx_us = _in_turns(calls, device, rounds)
-        records.append(record(case, kind, convx_us, torch_us))
+        calls = {"torch": call(kind, native, x), "convx": call(kind, converted, x)}
+        records.append(record(case, kind, _compared(calls, device, rounds)))
     return records
 
 
@@ -66,7 +63,7 @@ def pair(case: str, device: torch.device) -> tuple[nn.Module, nn.Module, Tensor]
     return native, converted, x.contiguous(memory_format=memory_format)
 
 
-def record(case: str, kind: str, convx_us: float, torch_us: float) -> Record:
+def record(case: str, kind: str, compared: Compared) -> Record:
     _, batch, dtype, layout = case.split(" ")
     return {
         "case": case,
@@ -77,10 +74,11 @@ def record(case: str, kind: str, convx_us: float, torch_us: float) -> Record:
         "batch": int(batch[1:]),
         "shape": {"size": SIZE},
         "warm": True,
-        "convx_us": float(f"{convx_us:.4g}"),
+        "convx_us": float(f"{compared.us['convx']:.4g}"),
         "method": "call",
         "chosen_by": "auto",
-        "peers_us": {"torch": float(f"{torch_us:.4g}")},
+        "peers_us": {"torch": float(f"{compared.us['torch']:.4g}")},
+        "over_torch": over_torch(compared),
     }
 
 
@@ -122,30 +120,27 @@ def _captured(call: Callable[[], object]) -> Callable[[], object]:
     return replay
 
 
-def _in_turns(calls: list[Callable[[], object]], device: torch.device, rounds: int) -> list[float]:
-    """Microseconds of each, of rounds of several calls, host and device together (paired_medians)."""
-
-    def seconds(call: Callable[[], object], repeats: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - begin) / repeats
-
-    for call in calls:
-        seconds(call, 3)
-    repeats = max(1, round(_ROUND_US / 1e6 / seconds(calls[0], 2)))
-    times = paired_medians(in_turns([partial(seconds, call, repeats) for call in calls], rounds))
-    return [each * 1e6 for each in times]
+def _compared(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> Compared:
+    """Turns so short that the machine is the same for both: a call or a few."""
+    compare(calls, device, 1, 3)  # cuDNN's and convx's choices, and memory
+    call_us = compare({"torch": calls["torch"]}, device, 1, 2).us["torch"]
+    repeats = max(1, round(_TURN_US / call_us))
+    turns = max(1, round(_ROUND_US / (repeats * call_us)))
+    return compare(calls, device, rounds * turns, repeats)
 
 
 def table(records: list[Record]) -> str:
-    lines = ["| network | run | torch us | convx us | times faster |", "|---|---|---:|---:|---:|"]
+    lines = [
+        slower_rows(records),
+        "",
+        "| network | run | torch us | convx us | times faster | between |",
+        "|---|---|---:|---:|---:|---|",
+    ]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
+        low, high = record["over_torch"]
         lines.append(
             f"| {record['case']} | {record['operation'].replace('_', ' ')} | {torch_us:.0f} | {convx_us:.0f} "
-            f"| {torch_us / convx_us:.2f} |"
+            f"| {torch_us / convx_us:.2f} | {1 / high:.2f} and {1 / low:.2f} |"
         )
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import ctypes
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -50,29 +50,6 @@ def measure(
                 samples[name].append(timer())
     # What prepared a contender counts where nothing else was measured.
     return {name: statistics.median(values[1:] or values) for name, values in samples.items()}, failures
-
-
-def in_turns(timers: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
-    """What each timer gives in every round; every other round goes through them in the other order."""
-    samples: list[list[float]] = [[] for _ in timers]
-    for turn in range(rounds):
-        order = range(len(timers))
-        for index in order if turn % 2 == 0 else reversed(order):
-            samples[index].append(timers[index]())
-    return samples
-
-
-def paired_medians(samples: Sequence[Sequence[float]]) -> list[float]:
-    """A time for each contender from samples of rounds in which they took turns: the median of the first's,
-    and for the others that times the median of their ratios to it in the same round.
-
-    What else a machine does changes from round to round, which medians apart take for a difference between
-    the contenders.
-    """
-    first = samples[0]
-    middle = statistics.median(first)
-    ratios = ([one / other for one, other in zip(each, first, strict=True)] for each in samples)
-    return [middle * statistics.median(each) for each in ratios]
 
 
 def _keep_freed_memory() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import host, summary, timing
+from benchmarks import host, summary
 from benchmarks.__main__ import main
 from benchmarks.ceilings import floor_us
 from benchmarks.choices import problem_of
@@ -259,10 +259,3 @@ def test_every_default_problem_is_listed_once() -> None:
     cases = depthwise_cases()
     listed = list(problems(cases, OPERATIONS, ("float32", "bfloat16"), LAYOUTS, None, on_gpu=True))
     assert len(listed) == len(set(listed)) == (13 * 2 + 30 * 3) * 3 * 2 * 2
-
-
-def test_drift_of_the_machine_does_not_change_ratios() -> None:
-    drift = [1.0, 1.1, 3.0, 0.9, 1.6]
-    first, second = [10 * each for each in drift], [9 * each for each in drift]
-    second[1] *= 4  # a single disturbance
-    assert timing.paired_medians([first, second]) == pytest.approx([11, 9.9])
