@@ -109,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--resume",
         action="store_true",
-        help="keep the records of an existing file, measure only what it lacks",
+        help="keep the records of an existing file, measure only what it lacks and what auto takes another "
+        "kernel for by now",
     )
     add("--seconds", type=float, help="stop after this time; what is measured by then is written")
     add("--output", type=Path, help=f"folder of results (default {RESULTS.name}/ of the benchmarks)")
@@ -282,12 +283,12 @@ def _run_convolutions(
     if options.suite == "held_out":
         run = partial(held_out.run, planner=planner)
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
-    seen = set(results.records) if options.resume else set()
     previous: Problem | None = None
     failed = 0
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
         for problem in bar:
-            if _key(problem, settings, reference) in seen:
+            known = results.records.get(_key(problem, settings, reference)) if options.resume else None
+            if known and (options.all_candidates or _is_taken(known, problem, planner)):
                 continue
             if time.monotonic() > until:
                 bar.write(f"stopped after {options.seconds:.0f} s; --resume goes on")
@@ -334,6 +335,10 @@ def _key(problem: Problem, settings: convolution.Settings, reference: str) -> tu
     if reference:
         return key(record | {"chosen_by": "forced", "method": reference})
     return key(record | {"chosen_by": "auto" if settings.algorithm == "auto" else "forced"})
+
+
+def _is_taken(record: Record, problem: Problem, planner: Planner) -> bool:
+    return record["chosen_by"] != "auto" or record["method"] == planner.method(problem, "auto")
 
 
 def _cache_bytes(device: torch.device) -> int:

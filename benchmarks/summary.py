@@ -31,7 +31,9 @@ the round before left them, in the caches if they fit, and then a layer can beat
 
 Files of all candidates are what the planner was fitted to: what `auto` took in them is not shown. On GPUs
 those of times in a network count (`--in-network`), where kernels that begin early hide less than they do in
-these suites, one call after another: `auto` leaves some layers to torch that are faster here.
+these suites, one call after another: `auto` leaves some layers to torch that are faster here. And torch's
+matrix products count there as no shorter than their calls take the host: `auto` leaves them where the
+kernels of a convolution end sooner than that, though theirs may end sooner still.
 """
 
 

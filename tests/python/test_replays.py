@@ -14,6 +14,11 @@ from convx.tune.replays import InNetwork, Replays
 CPU = torch.device("cpu")
 
 
+def least(timer: Callable[[], float]) -> float:
+    """Other tests run on the GPU meanwhile."""
+    return min(timer() for _ in range(20))
+
+
 def test_what_a_network_has_between_calls_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[int] = []
 
@@ -34,7 +39,7 @@ def test_what_goes_before_is_not_counted() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     small, large = (torch.zeros(size << 20, device=device) for size in (1, 512))
     timer = Replays(lambda _: small.add_(1), device)
-    assert timer(lambda: large.zero_()) < 3 * timer()
+    assert least(lambda: timer(lambda: large.zero_())) < 3 * least(timer)
 
 
 @pytest.mark.gpu
@@ -43,7 +48,7 @@ def test_a_long_call_takes_as_much_longer_as_it_does_more() -> None:
     few, many = (torch.zeros(size << 20, device=device) for size in (64, 256))
     for timer_of in (lambda call: Replays(call, device), InNetwork(device).timer):
         short, long = (timer_of(lambda _, each=each: each.add_(1)) for each in (few, many))
-        assert 3 < min(long() for _ in range(5)) / min(short() for _ in range(5)) < 5
+        assert 3 < least(long) / least(short) < 5
 
 
 @pytest.mark.gpu

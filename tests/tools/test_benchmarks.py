@@ -130,6 +130,17 @@ def test_resume_measures_only_what_is_missing(tmp_path: Path) -> None:
     assert after[0] == before[0] and len(after) == 3
 
 
+def test_resume_measures_again_what_auto_takes_another_kernel_for(tmp_path: Path) -> None:
+    part = ("--case", "D24,D22", "--operation", "forward", "--batch", "1", "--layout", "nchw", "--resume")
+    first, second = run(tmp_path, *part)["records"]
+    path = tmp_path / device_slug(CPU) / "depthwise.json"
+    path.write_text(
+        path.read_text().replace(json.dumps(first), json.dumps(first | {"method": "depthwise/x"}))
+    )
+    again, kept = run(tmp_path, *part)["records"]
+    assert again["method"] == first["method"] and again != first and kept == second
+
+
 def test_results_of_another_machine_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part = ("--case", "D24", "--operation", "forward", "--batch", "1", "--layout", "nchw")
     run(tmp_path, *part)

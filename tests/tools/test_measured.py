@@ -216,13 +216,25 @@ def test_times_of_warm_operands_are_not_fitted(tmp_path: Path, device: str, refu
 
 
 def test_torchs_product_has_the_time_of_the_peer_where_it_was_not_measured() -> None:
-    rows = [each | {"peers_us": {"torch": 9.0, "matmul": us}} for us, each in enumerate(records()[:2], 4)]
+    first, second = records()[:2]
+    peers = [{"torch": 90.0, "matmul": us} for us in (40.0, 50.0)]
+    rows = [first | {"peers_us": peers[0]}, second | {"peers_us": peers[1]}]
     (measured,) = depthwise_times(rows).values()
-    assert measured["native/matmul"] == pytest.approx(20**0.5)
-    (measured,) = depthwise_times([*rows, rows[0] | {"method": "native/matmul", "convx_us": 3.0}]).values()
-    assert measured["native/matmul"] == pytest.approx(3)
+    assert measured["native/matmul"] == pytest.approx(2000**0.5)
+    (measured,) = depthwise_times([*rows, rows[0] | {"method": "native/matmul", "convx_us": 30.0}]).values()
+    assert measured["native/matmul"] == pytest.approx(30)
     (measured,) = depthwise_times(rows, on_gpu=False).values()
     assert "native/matmul" not in measured
+
+
+@pytest.mark.parametrize(("operation", "call_us"), [("forward", 20), ("input_grad", 50)])
+def test_a_product_takes_no_less_than_its_call_on_a_gpus_host(operation: str, call_us: float) -> None:
+    (row,) = (each | {"operation": operation} for each in records()[:1])
+    rows = [row, row | {"method": "native/matmul", "convx_us": 3.0}]
+    (measured,) = depthwise_times(rows).values()
+    assert measured["native/matmul"] == call_us
+    (measured,) = depthwise_times(rows, on_gpu=False).values()
+    assert measured["native/matmul"] == pytest.approx(3)
 
 
 def samples(some: Times, smoothing: float) -> Iterable[tuple[str, Samples]]:
