@@ -338,7 +338,7 @@ def _key(problem: Problem, settings: convolution.Settings, reference: str) -> tu
 
 
 def _is_taken(record: Record, problem: Problem, planner: Planner) -> bool:
-    return record["chosen_by"] != "auto" or record["method"] == planner.method(problem, "auto")
+    return record["chosen_by"] != "auto" or str(record["method"]) == planner.method(problem, "auto")
 
 
 def _cache_bytes(device: torch.device) -> int:

@@ -15,6 +15,7 @@ from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import Compared, compare, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
+from convx.tune.replays import no_collector
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
 PRECISIONS = ("float32", "bfloat16")
@@ -22,6 +23,7 @@ GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000
 KINDS = ("inference", "inference_graph", "train_step")
 _ROUND_US, _TURN_US = 30000, 3000  # of one contender
+_TRAINING_ROUNDS = 3  # for each round of the others: steps differ more from one another
 
 
 def cases(device: torch.device) -> tuple[str, ...]:
@@ -46,7 +48,8 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
         if kind == "inference_graph" and device.type != "cuda":
             continue
         calls = {"torch": call(kind, native, x), "convx": call(kind, converted, x)}
-        records.append(record(case, kind, _compared(calls, device, rounds)))
+        times = _TRAINING_ROUNDS if kind == "train_step" else 1
+        records.append(record(case, kind, _compared(calls, device, times * rounds)))
     return records
 
 
@@ -110,7 +113,7 @@ def _captured(call: Callable[[], object]) -> Callable[[], object]:
     with torch.cuda.stream(side), convx.constant_filters():
         call()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side):
+        with no_collector(), torch.cuda.graph(graph, stream=side):
             alive = call()
 
     def replay() -> object:

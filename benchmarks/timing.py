@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from convx.tune.replays import LONG_US, Call, InNetwork, Replays
+from convx.tune.replays import LONG_US, Call, InNetwork, Replays, no_collector
 
 _LONG_ROUNDS = 3
 _other_memory: dict[int, Tensor] = {}  # twice a GPU's cache, by the device's index
@@ -85,7 +85,7 @@ def _cold_timer(call: Call, device: torch.device, sets: int) -> Callable[[], flo
     if sets == 1:
         return replays
     ahead = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(ahead):
+    with no_collector(), torch.cuda.graph(ahead):
         call(sets - 1)
 
     def before() -> None:

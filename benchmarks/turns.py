@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from benchmarks.results import Record
+from convx.tune.replays import no_collector
 
 _SURE = 1.96  # standard deviations about the middle, of 95 %
 
@@ -39,7 +39,8 @@ def compare(
     host_alone: what enqueuing them takes.
     """
     timers = [partial(_call_us, call, device, repeats, host_alone) for call in calls.values()]
-    with _no_collector():
+    gc.collect()
+    with no_collector():
         samples = in_turns(timers, turns)
     return Compared(
         dict(zip(calls, paired_medians(samples), strict=True)),
@@ -106,14 +107,3 @@ def _call_us(call: Callable[[], object], device: torch.device, repeats: int, hos
     seconds = time.perf_counter() - begin
     wait()
     return seconds * 1e6 / repeats
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
-    """Python's, as in timeit: a pause belongs to no contender more than to another."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

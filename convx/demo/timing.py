@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 import convx
+from convx.tune.replays import no_collector
 
 Call = Callable[[], object]
 _FEWEST_ROUNDS = 3
@@ -60,7 +61,7 @@ def _prepare_gpu(call: Call, round_us: float) -> Callable[[], float]:
 
 def _capture(call: Call, repeats: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with convx.constant_filters(), torch.cuda.graph(graph):
+    with convx.constant_filters(), no_collector(), torch.cuda.graph(graph):
         for _ in range(repeats):
             call()
     graph.replay()

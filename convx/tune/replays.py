@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +16,19 @@ Call = Callable[[int], Any]
 
 LONG_US = 5000.0  # a call this long is a graph by itself
 _GRAPH_US = 400.0
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[None]:
+    """Without Python's garbage collector: its pauses are in no time, as in timeit, and what it frees on a GPU
+    while a graph is captured, as an older graph, ends the capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Replays:
@@ -58,7 +73,7 @@ class Replays:
     def _capture(self, launches: int) -> None:
         graph = torch.cuda.CUDAGraph()
         results: list[Any] = [None] * self._sets
-        with torch.cuda.graph(graph, pool=self._pool):
+        with no_collector(), torch.cuda.graph(graph, pool=self._pool):
             for index in range(launches):
                 results[index % self._sets] = self._call(index % self._sets)
         results.clear()

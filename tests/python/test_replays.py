@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +77,23 @@ def test_a_call_that_fails_does_not_keep_the_next_from_being_timed() -> None:
     values = torch.zeros(8 << 20, device=device)
     for call in (lambda _: values + 1, lambda _: values.add_(1)):
         assert network.timer(call)() > 1
+
+
+@pytest.mark.gpu
+def test_graphs_that_nobody_has_any_more_do_not_end_a_capture() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    values = torch.zeros(8 << 20, device=device)
+    unused = [Replays(lambda _: values + 1, device) for _ in range(3)]
+
+    def leaves_garbage(index: int) -> None:
+        if torch.cuda.is_current_stream_capturing() and unused:
+            cycle: list[Any] = [unused.pop()]
+            cycle.append(cycle)
+        values.add_(1)
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        assert Replays(leaves_garbage, device)() > 1 and not unused
+    finally:
+        gc.set_threshold(*threshold)
