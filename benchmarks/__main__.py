@@ -6,10 +6,11 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -31,6 +32,7 @@ from benchmarks.suites import (
     select_cases,
 )
 
+_RunCase = Callable[[str, torch.device], Iterable[Record]]
 _FILTER_PEERS = ("opencv", "cupy", "npp")  # of the suite filter2d alone
 
 
@@ -138,9 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.cuda.set_device(device)
     torch.manual_seed(0)
     filters = (options.case, options.operation, options.dtype, options.layout, options.batch, options.peers)
-    partial = options.quick or options.warm or options.algorithm != "auto" or any(filters)
+    is_part = options.quick or options.warm or options.algorithm != "auto" or any(filters)
     path = None
-    if options.output or not partial:
+    if options.output or not is_part:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
         fitted = options.all_candidates and options.suite != "filter2d"
         kind = "_candidates" if fitted else "_ablations" if options.ablations else ""
@@ -158,15 +160,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         if options.in_network and options.suite not in SUITES:
             raise ValueError(f"--in-network belongs to the suites {', '.join(SUITES)}")
-        if path and (options.resume or (partial and path.is_file())):
+        if path and (options.resume or (is_part and path.is_file())):
             results.keep(path)
         rounds = options.rounds or (3 if options.quick else 7)
-        if options.suite == "host":
-            _run_host(results, device, rounds, options.case, path)
-        elif options.suite == "memory":
-            _run_memory(results, device, options.case, path)
-        elif options.suite == "networks":
-            _run_networks(results, device, rounds, options.case, path)
+        by_case: dict[str, tuple[Sequence[str], _RunCase]] = {
+            "host": (host.cases(device), partial(host.run, rounds=rounds)),
+            "memory": (memory.cases(), memory.run),
+            "networks": (networks.cases(device), partial(networks.run, rounds=rounds)),
+        }
+        if options.suite in by_case:
+            _run_cases(results, device, *by_case[options.suite], options, path)
         elif options.suite == "filter2d":
             _run_filter2d(results, device, rounds, options, path)
         else:
@@ -195,31 +198,34 @@ def _chosen_cases(every: Sequence[str], patterns: str | None) -> list[str]:
     return chosen
 
 
-def _run_host(
-    results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
+def _run_cases(
+    results: Results,
+    device: torch.device,
+    every: Sequence[str],
+    run: _RunCase,
+    options: argparse.Namespace,
+    path: Path | None,
 ) -> None:
-    for name in tqdm(_chosen_cases(host.cases(device), case), desc="host", disable=None):
-        for record in host.run(name, device, rounds):
-            results.add(record)
-    if path:
-        results.write(path)
+    """Of networks and layers by name, written as they come."""
+    until = time.monotonic() + options.seconds if options.seconds else float("inf")
+    known = {host.case_of(record) for record in results.records.values()} if options.resume else set()
+    with tqdm(_chosen_cases(every, options.case), desc=options.suite, disable=None) as bar:
+        for name in bar:
+            if name in known:
+                continue
+            if _is_over(until, options.seconds, bar):
+                break
+            for record in run(name, device):
+                results.add(record)
+            if path:
+                results.write(path)
 
 
-def _run_memory(results: Results, device: torch.device, case: str | None, path: Path | None) -> None:
-    for name in tqdm(_chosen_cases(memory.cases(), case), desc="memory", disable=None):
-        results.add(memory.run(name, device))
-    if path:
-        results.write(path)
-
-
-def _run_networks(
-    results: Results, device: torch.device, rounds: int, case: str | None, path: Path | None
-) -> None:
-    for name in tqdm(_chosen_cases(networks.cases(device), case), desc="networks", disable=None):
-        for record in networks.run(name, device, rounds):
-            results.add(record)
-    if path:
-        results.write(path)
+def _is_over(until: float, seconds: float, bar: Any) -> bool:
+    over = time.monotonic() > until
+    if over:
+        bar.write(f"stopped after {seconds:.0f} s; --resume goes on")
+    return over
 
 
 def _run_filter2d(
@@ -290,8 +296,7 @@ def _run_convolutions(
             known = results.records.get(_key(problem, settings, reference)) if options.resume else None
             if known and (options.all_candidates or _is_taken(known, problem, planner)):
                 continue
-            if time.monotonic() > until:
-                bar.write(f"stopped after {options.seconds:.0f} s; --resume goes on")
+            if _is_over(until, options.seconds, bar):
                 break
             if path and previous and previous.case != problem.case:
                 results.write(path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.convolution import Measured, Report, Settings, measure_problem
+from benchmarks.convolution import Report, Settings, measure_surely
 from benchmarks.planner import Planner
 from benchmarks.results import Record, geomean
 from benchmarks.suites import LAYOUTS, OPERATIONS, Case, Layer, Pair, Problem, drawn
@@ -21,8 +21,6 @@ from benchmarks.suites import LAYOUTS, OPERATIONS, Case, Layer, Pair, Problem, d
 PEERS = ("torch", "torch_again")
 MOST_BYTES = 1 << 29  # of a problem
 MOST_FLOPS = 2e11
-SURE_ROUNDS = 21  # of what seems slower than torch, once more
-SURE_ABOVE = 1.02
 
 
 @dataclass(frozen=True)
@@ -163,24 +161,16 @@ def problems(seed: int, count: int) -> Iterator[RandomProblem]:
 
 
 def run(problem: RandomProblem, settings: Settings, planner: Planner, report: Report) -> Iterator[Record]:
-    """What auto takes beside torch; what seems slower is measured again, longer, and that counts."""
+    """What auto takes beside torch."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
-        measured = measure_problem(problem, [settings.algorithm], settings, report)
-        if _seems_slower(measured):
-            again = replace(settings, rounds=max(SURE_ROUNDS, settings.rounds))
-            measured = measure_problem(problem, [settings.algorithm], again, report)
+        measured = measure_surely(problem, settings, report)
     finally:
         torch.backends.cudnn.benchmark = before
     if "convx" in measured.times:
         record = measured.record("convx", planner.method(problem, settings.algorithm), "auto")
         yield record | {"shape": asdict(problem.shape)}
-
-
-def _seems_slower(measured: Measured) -> bool:
-    own, torchs = measured.times.get("convx"), measured.peers.get("torch")
-    return own is not None and torchs is not None and own > SURE_ABOVE * torchs
 
 
 def table(records: list[Record]) -> str:

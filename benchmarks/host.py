@@ -15,7 +15,7 @@ import convx
 from benchmarks import networks
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.turns import compare, over_torch, slower_rows
+from benchmarks.turns import between, compare, over_torch, slower_rows
 
 _CHANNELS, _SIZE = 96, 14
 _TURNS, _REPEATS = 5, 40  # in a round; of a layer in a turn, a network is called once
@@ -35,6 +35,12 @@ def cases(device: torch.device) -> tuple[str, ...]:
     """ "pointwise bfloat16 channels_last", "mobilenet_v2 b1 float32 nchw"."""
     layers = (f"{layer} {dtype} {layout}" for layer in _LAYERS for dtype in _PRECISIONS for layout in LAYOUTS)
     return (*layers, *networks.cases(device))
+
+
+def case_of(record: Record) -> str:
+    """As `cases` has it. Networks have all of it as theirs."""
+    is_layer = record["case"] in _LAYERS
+    return f"{record['case']} {record['dtype']} {record['layout']}" if is_layer else str(record["case"])
 
 
 def run(case: str, device: torch.device, rounds: int) -> list[Record]:
@@ -132,13 +138,10 @@ def table(records: list[Record]) -> str:
     ]
     for record in records:
         fast, peers = record["convx_us"], record["peers_us"]
-        is_layer = "native" in peers
-        case = f"{record['case']} {record['dtype']} {record['layout']}" if is_layer else record["case"]
-        low, high = record["over_torch"]
-        left = f"{peers['native']:.1f}" if is_layer else ""
+        left = f"{peers['native']:.1f}" if "native" in peers else ""
         lines.append(
-            f"| {case} | {record['operation']} | "
+            f"| {case_of(record)} | {record['operation']} | "
             f"{peers['torch']:.1f} | {fast:.1f} | {fast / peers['torch']:.2f} "
-            f"| {low:.2f} and {high:.2f} | {left} |"
+            f"| {between(record)} | {left} |"
         )
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def cases() -> tuple[str, ...]:
     return tuple(f"{name} {layout}" for name in NETWORKS for layout in LAYOUTS)
 
 
-def run(case: str, device: torch.device) -> Record:
+def run(case: str, device: torch.device) -> Iterator[Record]:
     """One record: bytes after every so many steps of stochastic gradient descent in bfloat16."""
     name, layout = case.split(" ")
     on_gpu = device.type == "cuda"
@@ -49,7 +50,7 @@ def run(case: str, device: torch.device) -> Record:
         taken.append(_used(device))
         times.append((time.perf_counter() - begin) * 1e6)
     settled = min(SETTLED, steps // 2)
-    return {
+    yield {
         "case": case,
         "operation": "train_step",
         "dtype": "bfloat16",

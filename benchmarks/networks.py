@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import convx
-from benchmarks.results import Record
+from benchmarks.results import Record, geomean
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.turns import Compared, compare, over_torch, slower_rows
+from benchmarks.turns import Compared, between, compare, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
 from convx.tune.replays import no_collector
 
@@ -136,14 +136,32 @@ def table(records: list[Record]) -> str:
     lines = [
         slower_rows(records),
         "",
-        "| network | run | torch us | convx us | times faster | between |",
+        "| network | run | torch us | convx us | convx / torch | between |",
         "|---|---|---:|---:|---:|---|",
     ]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
-        low, high = record["over_torch"]
         lines.append(
             f"| {record['case']} | {record['operation'].replace('_', ' ')} | {torch_us:.0f} | {convx_us:.0f} "
-            f"| {torch_us / convx_us:.2f} | {1 / high:.2f} and {1 / low:.2f} |"
+            f"| {convx_us / torch_us:.2f} | {between(record)} |"
         )
+    return "\n".join(lines)
+
+
+def short_table(records: list[Record]) -> str:
+    """Over all networks."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        kind = str(record["operation"]).replace("_", " ")
+        groups.setdefault((kind, str(record["batch"]), record["dtype"], record["layout"]), []).append(record)
+    lines = [
+        slower_rows(records),
+        "",
+        "| run | batch | dtype | layout | times faster | least | most |",
+        "|---|---:|---|---|---:|---:|---:|",
+    ]
+    for label, members in sorted(groups.items()):
+        faster = [record["peers_us"]["torch"] / record["convx_us"] for record in members]
+        cells = (*label, *(f"{each:.2f}" for each in (geomean(faster), min(faster), max(faster))))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import held_out, host, memory, networks
@@ -37,39 +38,48 @@ kernels of a convolution end sooner than that, though theirs may end sooner stil
 """
 
 
-def _committed() -> list[tuple[Path, Results]]:
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    results: Results
+    changed: str  # as _changed has it
+
+
+def _committed() -> list[_File]:
     """All committed results of what auto takes, GPUs first."""
     kinds = ("_ablations", "_candidates", "_in_network")
     paths = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith(kinds)]
     ordered = sorted(paths, key=lambda path: (path.parent.name.startswith("cpu"), path))
-    return [(path, load(path)) for path in ordered]
+    files = [(path, load(path)) for path in ordered]
+    return [_File(path, results, _changed(results)) for path, results in files]
 
 
-def short() -> str:
-    """README's table."""
+def short(files: Sequence[_File]) -> str:
+    """README's tables."""
     lines = [
         "| device | suite | operation | dtype | times faster | slower on |",
         "|---|---|---|---|---:|---:|",
     ]
-    others, older = [], []
-    for path, results in _committed():
-        device = results.environment["device"]
-        if special := _SPECIAL.get(results.suite):
-            title, table = special
-            if title:
-                others.append(f"{title}, {device}:\n\n{table(list(results.records.values()))}")
+    first, last, older = [], [], []
+    for file in files:
+        results, device = file.results, file.results.environment["device"]
+        link = f"[{results.suite}]({TABLES.relative_to(README.parent)}#{_anchor(file.path)})"
+        if results.suite in _SPECIAL:
+            if heading := _IN_README.get(results.suite):
+                title, table = heading
+                among = first if results.suite == "networks" else last
+                among.append(f"{title}, {device} ({link}):\n\n{table(list(results.records.values()))}")
             continue
-        link = f"[{results.suite}]({TABLES.relative_to(README.parent)}#{_anchor(path)})"
         lines += [
             f"| {device} | {link} | {row.label[0]} | {row.label[1]} | {row.speedup:.2f} "
             f"| {row.slower} of {row.count} |"
             for row in overall(results.records.values())
         ]
-        if changed := _changed(results):
-            older.append(f"{changed} of {results.suite} ({device})")
+        if file.changed:
+            older.append(f"{file.changed} of {results.suite} ({device})")
     if older:
-        others.insert(0, f"Rows for which `auto` takes another kernel by now: {', '.join(older)}.")
-    return "\n".join(lines) + "".join(f"\n\n{text}" for text in others)
+        last.insert(0, f"Rows for which `auto` takes another kernel by now: {', '.join(older)}.")
+    return "\n\n".join([*first, "\n".join(lines), *last])
 
 
 def _changed(results: Results) -> str:
@@ -83,27 +93,28 @@ def _changed(results: Results) -> str:
     return f"{changed} of {len(rows)}" if changed else ""
 
 
-def long() -> str:
+def long(files: Sequence[_File]) -> str:
     """The text of results/README.md."""
-    return _RESULTS_HEAD + "".join(_section(path, results) for path, results in _committed())
+    return _RESULTS_HEAD + "".join(map(_section, files))
 
 
 def _anchor(path: Path) -> str:
     return f"{path.parent.name}-{path.stem}"
 
 
-def _section(path: Path, results: Results) -> str:
+def _section(file: _File) -> str:
+    path, results = file.path, file.results
     environment = results.environment
-    versions = f"torch {environment['torch']}"
+    versions = f"{environment['date']}, torch {environment['torch']}"
     if environment.get("cudnn"):
         versions += f", cuDNN {environment['cudnn']}"
     where = path.relative_to(RESULTS)
     head = f'\n<a id="{_anchor(path)}"></a>\n\n## {environment["device"]}: {results.suite}\n\n'
     if special := _SPECIAL.get(results.suite):
-        body = special[1](list(results.records.values()))
+        body = special(list(results.records.values()))
     else:
-        changed = _changed(results)
-        note = f"Rows for which `auto` takes another kernel by now: {changed}.\n\n" if changed else ""
+        changed = f"Rows for which `auto` takes another kernel by now: {file.changed}."
+        note = f"{changed}\n\n" if file.changed else ""
         body = f"{note}{_groups(results)}\n\n{_peers(results)}"
     return f"{head}{versions}, [{where}]({where}), by `{results.command}`\n\n{body}\n"
 
@@ -138,24 +149,30 @@ def _peers(results: Results) -> str:
     return "\n".join(lines)
 
 
-# What is no layer: its title where README has it too, and its table.
-_SPECIAL: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
-    "held_out": ("", held_out.table),
-    "host": ("", host.table),
+# What is no layer.
+_SPECIAL: dict[str, Callable[[list[Record]], str]] = {
+    "held_out": held_out.table,
+    "host": host.table,
+    "memory": memory.table,
+    "networks": networks.table,
+}
+# What README has of it: under which title, and its table there.
+_IN_README: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "memory": ("Memory of training converted networks", memory.table),
-    "networks": ("", networks.table),
+    "networks": ("Whole networks, converted by one call", networks.short_table),
 }
 
 
-def updated(text: str) -> str:
-    """README's text with the table of today's results."""
+def updated(text: str, files: Sequence[_File]) -> str:
+    """README's text with the tables of today's results."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{short()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{short(files)}\n{END}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    wanted = {README: updated(README.read_text()), TABLES: long()}
+    files = _committed()
+    wanted = {README: updated(README.read_text(), files), TABLES: long(files)}
     if arguments == ["--check"]:
         stale = [path.name for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
         for name in stale:

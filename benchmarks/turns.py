@@ -83,11 +83,19 @@ def over_torch(compared: Compared) -> list[float]:
     return [float(f"{bound:.4g}") for bound in compared.over_first["convx"]]
 
 
+def between(record: Record) -> str:
+    """Of convx over torch. Older records have none."""
+    bounds = record.get("over_torch")
+    return f"{bounds[0]:.2f} and {bounds[1]:.2f}" if bounds else ""
+
+
 def slower_rows(records: Sequence[Record]) -> str:
-    """How many records of `compare` are slower than torch, and how many surely are."""
+    """How many are slower than torch, and how many of those with bounds surely are."""
     slower = sum(record["convx_us"] > 1.02 * record["peers_us"]["torch"] for record in records)
-    surely = sum(record["over_torch"][0] > 1.02 for record in records)
-    return f"More than 2 % slower than torch: {slower} of {len(records)}; with 95 % confidence {surely}."
+    text = f"More than 2 % slower than torch: {slower} of {len(records)} rows"
+    bounds = [record["over_torch"] for record in records if "over_torch" in record]
+    surely = sum(low > 1.02 for low, _ in bounds)
+    return f"{text}; with 95 % confidence {surely}." if bounds else f"{text}."
 
 
 def _ratios(times: Sequence[float], first: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import host, summary
+from benchmarks import convolution, host, summary
 from benchmarks.__main__ import main
 from benchmarks.ceilings import floor_us
 from benchmarks.choices import problem_of
@@ -139,6 +139,23 @@ def test_resume_measures_again_what_auto_takes_another_kernel_for(tmp_path: Path
     )
     again, kept = run(tmp_path, *part)["records"]
     assert again["method"] == first["method"] and again != first and kept == second
+
+
+@pytest.mark.parametrize(("us", "rounds"), [(1.01, [3]), (1.03, [3, convolution.SURE_ROUNDS])])
+def test_what_seems_slower_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, us: float, rounds: list[int]
+) -> None:
+    seen = []
+
+    def measure(problem: Problem, algorithms: list[str], settings: Any, report: Any) -> Any:
+        seen.append(settings.rounds)
+        return convolution.Measured(problem, settings, {"convx": us}, {}, {"torch": 1.0, "torch_nchw": 0.5})
+
+    monkeypatch.setattr(convolution, "measure_problem", measure)
+    settings = convolution.Settings(CPU, {}, ("torch",), "auto", False, 3, 0, False)
+    problem = Problem(SMALL, "forward", "float32", "channels_last", 1)
+    assert convolution.measure_surely(problem, settings, print).times == {"convx": us}
+    assert seen == rounds
 
 
 def test_results_of_another_machine_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from benchmarks import held_out, memory, networks, timing
 from benchmarks.__main__ import main
 from benchmarks.environment import device_slug
 from benchmarks.results import best_peer, geomean
-from benchmarks.suites import OPERATIONS, Problem
+from benchmarks.suites import OPERATIONS
 
 CPU = torch.device("cpu")
 
@@ -66,25 +66,6 @@ def test_random_layers_are_measured_beside_torch_twice(
         assert best_peer(record | {"peers_us": {"torch": 2.0, "torch_again": 1.0}}) == ("torch", 2.0)
 
 
-def test_what_seems_slower_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = []
-
-    def measure(problem: Problem, algorithms: list[str], settings: Any, report: Any) -> Any:
-        rounds.append(settings.rounds)
-        return held_out.Measured(problem, settings, {"convx": 1.03}, {}, {"torch": 1.0})
-
-    class Planner:
-        def method(self, problem: Problem, algorithm: str) -> str:
-            return "native"
-
-    monkeypatch.setattr(held_out, "measure_problem", measure)
-    monkeypatch.setattr(held_out.Measured, "record", lambda *_: {})
-    settings: Any = held_out.Settings(CPU, {}, held_out.PEERS, "auto", False, 3, 0, True)
-    (problem,) = held_out.problems(1, 1)
-    assert len(list(held_out.run(problem, settings, Planner(), print))) == 1  # type: ignore[arg-type]
-    assert rounds == [3, held_out.SURE_ROUNDS]
-
-
 def test_held_out_table_tells_choices_from_chance() -> None:
     def record(kind: str, method: str, us: float, again: float) -> dict[str, Any]:
         peers = {"torch": 1.0, "torch_again": again}
@@ -131,6 +112,15 @@ def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.Monk
         assert record["case"] == "resnet18 b1 float32 nchw" and set(record["peers_us"]) == {"torch"}
         assert record["convx_us"] > 0
     assert "| resnet18 b1 float32 nchw | train step |" in networks.table(records)
+
+
+def test_networks_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "SIZE", 64)
+    cases = ("networks", "--case", "resnet18*", "--resume")
+    stopped = records_of(tmp_path, *cases, "--seconds", "1e-3")
+    assert {record["case"] for record in stopped} == {"resnet18 b1 float32 nchw"}
+    after = records_of(tmp_path, *cases)
+    assert after[:2] == stopped and len(after) == 4
 
 
 def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,4 +54,9 @@ def test_rows_that_are_slower_are_told_from_chance() -> None:
         return {"convx_us": convx_us, "peers_us": {"torch": 100.0}, "over_torch": [low, 1.2]}
 
     rows = [record(110, 1.05), record(110, 0.99), record(101, 1.0)]
-    assert turns.slower_rows(rows) == "More than 2 % slower than torch: 2 of 3; with 95 % confidence 1."
+    told = "More than 2 % slower than torch: 2 of 3 rows"
+    assert turns.slower_rows(rows) == f"{told}; with 95 % confidence 1."
+    assert turns.between(rows[0]) == "1.05 and 1.20"
+    for row in rows:
+        del row["over_torch"]
+    assert turns.slower_rows(rows) == f"{told}." and turns.between(rows[0]) == ""
