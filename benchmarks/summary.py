@@ -60,7 +60,9 @@ def short(files: Sequence[_File]) -> str:
         "| device | suite | operation | dtype | times faster | slower on |",
         "|---|---|---|---|---:|---:|",
     ]
-    first, last, older = [], [], []
+    first: list[str] = []
+    last: list[str] = []
+    older = []
     for file in files:
         results, device = file.results, file.results.environment["device"]
         link = f"[{results.suite}]({TABLES.relative_to(README.parent)}#{_anchor(file.path)})"
@@ -159,7 +161,7 @@ _SPECIAL: dict[str, Callable[[list[Record]], str]] = {
 # What README has of it: under which title, and its table there.
 _IN_README: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "memory": ("Memory of training converted networks", memory.table),
-    "networks": ("Whole networks, converted by one call", networks.short_table),
+    "networks": ("Six networks of torchvision's, converted by one call", networks.short_table),
 }
 
 
