@@ -33,8 +33,20 @@ def integer(name: str, value: Any) -> int:
     raise TypeError(f"{name} takes ints, got {value!r} ({type(value).__name__})")
 
 
+def _is_plain(value: Any) -> bool:
+    """Two of Python's own ints, as torch's layers have them: they spare the calls."""
+    return (
+        value.__class__ is tuple
+        and len(value) == 2
+        and value[0].__class__ is int
+        and value[1].__class__ is int
+    )
+
+
 def pair(name: str, value: Any) -> Pair:
     """(height, width) from an int or from a sequence of one or two ints."""
+    if _is_plain(value):
+        return value  # type: ignore[no-any-return]
     if isinstance(value, (tuple, list)):
         if len(value) == 2:
             return integer(name, value[0]), integer(name, value[1])
@@ -92,6 +104,8 @@ def padding_2d(padding: Any, weight_size: Sequence[int], stride: Pair, dilation:
 
     weight_size: of the weight, whatever its number of dimensions; 'same' alone looks at it.
     """
+    if _is_plain(padding):
+        return padding[0], padding[0], padding[1], padding[1]
     if isinstance(padding, str):
         if padding == "valid":
             return 0, 0, 0, 0

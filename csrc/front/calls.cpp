@@ -32,12 +32,11 @@ std::optional<at::ScalarType> autocast_of(const Tensor& input) {
   return at::autocast::get_autocast_dtype(device);
 }
 
-// A function's call, which has no layer to remember it.
-struct FunctionKey {
+struct PreparedKey {
   CallKey call;
   Asked asked;
   bool packs_each_call;
-  bool operator==(const FunctionKey& other) const {
+  bool operator==(const PreparedKey& other) const {
     const Geometry &g = asked.geometry, &h = other.asked.geometry;
     return call == other.call && packs_each_call == other.packs_each_call && g.stride == h.stride &&
            g.padding == h.padding && g.dilation == h.dilation && g.groups == h.groups &&
@@ -45,8 +44,8 @@ struct FunctionKey {
   }
 };
 
-struct FunctionHash {
-  size_t operator()(const FunctionKey& key) const {
+struct PreparedHash {
+  size_t operator()(const PreparedKey& key) const {
     const Geometry& g = key.asked.geometry;
     size_t seed = key.call.hash();
     for (int64_t each : {g.stride[0], g.stride[1], g.padding[0], g.padding[2], g.dilation[0], g.groups}) {
@@ -124,6 +123,20 @@ std::optional<Operands> usual_operands(py::handle input_object, py::handle weigh
   return operands;
 }
 
+c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked,
+                                          bool packs_each_call) {
+  // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
+  static auto& known = *new std::unordered_map<PreparedKey, c10::intrusive_ptr<Prepared>, PreparedHash>();
+  constexpr size_t kMostKnown = 4096;
+  PreparedKey key = {operands.key, asked, packs_each_call};
+  key.call.training = false;  // it has its say in packs_each_call
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  auto made = prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call);
+  if (known.size() >= kMostKnown) known.clear();
+  known.emplace(std::move(key), made);
+  return made;
+}
+
 Cast::Cast(Operands& operands)
     : no_autocast_(at::autocast::get_autocast_dispatch_key_from_device_type(operands.input.device().type())) {
   const auto device = operands.input.device().type();
@@ -175,9 +188,6 @@ py::object none_unless_raised_by_others() {
 py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::handle stride, py::handle padding,
                   py::handle dilation, py::handle groups, py::handle activation, py::handle algorithm,
                   py::handle packed) {
-  // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
-  static auto& known = *new std::unordered_map<FunctionKey, c10::intrusive_ptr<Prepared>, FunctionHash>();
-  constexpr size_t kMostKnown = 4096;
   std::optional<Operands> operands = usual_operands(input, weight, bias);
   if (!operands) return py::none();
   // Autocast casts the weight to a copy of this call's own.
@@ -189,16 +199,7 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     const Asked asked = {geometry, parse_activation(activation.cast<std::string>()),
                          algorithm.cast<std::string>()};
     if (operands->key.autocast) cast.emplace(*operands);
-    const FunctionKey key = {operands->key, asked, !keeps};
-    const auto found = known.find(key);
-    const c10::intrusive_ptr<Prepared> prepared =
-        found != known.end() ? found->second
-                             : prepare(operands->input, operands->weight, operands->bias, asked,
-                                       key.call.wanted, key.packs_each_call);
-    if (found == known.end()) {
-      if (known.size() >= kMostKnown) known.clear();
-      known.emplace(key, prepared);
-    }
+    const c10::intrusive_ptr<Prepared> prepared = prepared_for(*operands, asked, !keeps);
     if (!prepared) return py::none();
     const bool has_kept = keeps && prepared->packs();
     return run(prepared, *operands, has_kept ? kept_filters(packed, *prepared, *operands) : Tensor());

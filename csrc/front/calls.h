@@ -42,6 +42,9 @@ struct Operands {
 std::optional<Operands> usual_operands(pybind11::handle input, pybind11::handle weight,
                                        pybind11::handle bias);
 
+// What is known of a call, remembered for all layers and functions; null where the operators are to serve it.
+c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked, bool packs_each_call);
+
 // Casts the operands for as long as it lives, as autocast casts those of torch's convolutions.
 class Cast {
  public:
@@ -62,8 +65,8 @@ Tensor kept_filters(pybind11::handle packed, const Prepared& prepared, const Ope
 // and the operators say what is wrong. What else was raised, by hooks of saved tensors, say, goes on.
 pybind11::object none_unless_raised_by_others();
 
-// torch.nn.functional.conv2d's, with its arguments in the operators' form, by what is remembered of such
-// calls; None where the operators are to serve it. packed: PackedFilters or None.
+// torch.nn.functional.conv2d's, with its arguments in the operators' form; None where the operators are to
+// serve it. packed: PackedFilters or None.
 pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
                         pybind11::handle stride, pybind11::handle padding, pybind11::handle dilation,
                         pybind11::handle groups, pybind11::handle activation, pybind11::handle algorithm,

@@ -62,8 +62,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
     const auto [stride, padding, dilation, groups, activation, algorithm] = meant.cast<Meant>();
     const Asked asked = {{stride, padding, dilation, groups}, parse_activation(activation), algorithm};
     const bool packs_each_call = key.training || key.wanted != 0 || key.autocast.has_value();
-    call->prepared =
-        prepare(operands.input, operands.weight, operands.bias, asked, key.wanted, packs_each_call);
+    call->prepared = prepared_for(operands, asked, packs_each_call);
   }
   if (calls_.size() >= kMostCalls) calls_.clear();
   calls_.push_back(call);

@@ -148,6 +148,37 @@ CONVX_DEVICE void add_row(const Pixel (&row)[SourceColumns], const uint32_t* own
   });
 }
 
+// Finishes the sums of a row of results and writes those whose columns lie in it. clamped: by relu or relu6.
+template <bool AnyEpilogue, int Channels, class T, int Sums>
+CONVX_DEVICE void write_row(float (&sum)[Sums], const Finishing<T>& finishing, bool clamped, int channel,
+                            char* line, uint32_t pixel_pitch, uint32_t inside) {
+  constexpr int kColumns = Sums / Channels;
+  if constexpr (AnyEpilogue) {
+    finish(
+        sum, finishing, [&](int i) { return channel + i % Channels; },
+        [&](T(&residuals)[Sums]) {
+          CONVX_UNROLL
+          for (int t = 0; t < kColumns; ++t) {
+            T own[Channels] = {};
+            if (inside >> t & 1) read_residuals(finishing, line + t * pixel_pitch, own);
+            CONVX_UNROLL
+            for (int v = 0; v < Channels; ++v) residuals[t * Channels + v] = own[v];
+          }
+        });
+  } else if (clamped) {
+    const bool capped = finishing.activation == Activation::relu6;
+    CONVX_UNROLL
+    for (int i = 0; i < Sums; ++i) {
+      sum[i] = sum[i] < 0.0f ? 0.0f : sum[i];
+      if (capped) sum[i] = sum[i] > 6.0f ? 6.0f : sum[i];
+    }
+  }
+  CONVX_UNROLL
+  for (int t = 0; t < kColumns; ++t) {
+    if (inside >> t & 1) write_lane<T, Channels>(line + t * pixel_pitch, sum + t * Channels);
+  }
+}
+
 // Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
 // words of its own: an odd number, so that a tap's lie in different banks. Staged ones are copied to shared
 // memory by the whole block first.
@@ -289,33 +320,8 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         if (Axis::last_source(o) != i) return;
         if (unit.y + o < 0 || unit.y + o >= shape.result_height) return;
         char* const line = unit.result + o * result_pitch;
-        if constexpr (AnyEpilogue) {
-          finish(
-              sum[o], finishing, [&](int i) { return channel + i % Channels; },
-              [&](T(&residuals)[Columns* Channels]) {
-                CONVX_UNROLL
-                for (int t = 0; t < Columns; ++t) {
-                  T own[Channels] = {};
-                  if (result_inside >> t & 1) read_residuals(finishing, line + t * pixel_pitch, own);
-                  CONVX_UNROLL
-                  for (int v = 0; v < Channels; ++v) residuals[t * Channels + v] = own[v];
-                }
-              });
-        } else if (clamped) {
-          const bool capped = finishing.activation == Activation::relu6;
-          CONVX_UNROLL
-          for (int t = 0; t < Columns * Channels; ++t) {
-            float& value = sum[o][t];
-            value = value < 0.0f ? 0.0f : value;
-            if (capped) value = value > 6.0f ? 6.0f : value;
-          }
-        }
-        CONVX_UNROLL
-        for (int t = 0; t < Columns; ++t) {
-          if (result_inside >> t & 1) {
-            write_lane<T, Channels>(line + t * pixel_pitch, sum[o] + t * Channels);
-          }
-        }
+        write_row<AnyEpilogue, Channels>(sum[o], finishing, clamped, channel, line, pixel_pitch,
+                                         result_inside);
       });
     });
     if (last) break;
