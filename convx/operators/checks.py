@@ -47,6 +47,9 @@ def check_like(name: str, tensor: Tensor, first_name: str, first: Tensor) -> Non
     )
 
 
+_LARGE = 1 << 20
+
+
 def output_size(
     input_size: Sequence[Any],
     weight_size: Sequence[Any],
@@ -58,14 +61,15 @@ def output_size(
     """The output's size; InvalidArgument where the forward convolution makes no sense.
 
     Of symbolic sizes, those are judged that they stand for while a program is recorded: nothing is learned
-    from them that would hold the program to them. Where that is unknown too, the operator judges.
+    from them that would hold the program to them. Where that is unknown too, only the rest is judged here.
     """
     require_length("stride", stride, 2, "height, width")
     require_length("padding", padding, 4, "top, bottom, left, right")
     require_length("dilation", dilation, 2, "height, width")
     batch, *sizes = (_known(each) for each in (*input_size, *weight_size))
-    if None not in sizes:
-        core().output_size((batch or 0, *sizes[:3]), sizes[3:], stride, padding, dilation, groups)
+    if None in sizes:  # filters of one tap that fit into whatever there is
+        sizes = [max(groups, 1), _LARGE, _LARGE, max(groups, 1), 1, 1, 1]
+    core().output_size((batch or 0, *sizes[:3]), sizes[3:], stride, padding, dilation, groups)
     size = [input_size[0], weight_size[0]]
     for axis in range(2):
         padded = input_size[2 + axis] + padding[2 * axis] + padding[2 * axis + 1]

@@ -117,6 +117,21 @@ def test_errors_of_the_fakes_name_the_argument() -> None:
             convx.functional.conv2d(input, weight, dilation=4, groups=4)
 
 
+def test_fakes_judge_the_geometry_of_unknown_sizes() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    sizes = ShapeEnv()
+    with FakeTensorMode(shape_env=sizes):
+        height = sizes.create_unbacked_symint()
+        torch._check(height > 8)
+        input, weight = torch.empty(1, 4, height, 8), torch.empty(4, 1, 3, 3)
+        rest = ((1, 1, 1, 1), (1, 1), 4, "none", "auto", 0)
+        assert torch.ops.convx.conv2d(input, weight, None, (1, 2), *rest).shape[3] == 4
+        with pytest.raises(ValueError, match="stride must be at least 1"):
+            torch.ops.convx.conv2d(input, weight, None, (0, 1), *rest)
+
+
 @pytest.mark.parametrize("forward_within", [False, True])
 def test_compiled_autograd_of_an_eager_forward(forward_within: bool) -> None:
     """In one graph, whatever the node of a layer keeps; other sizes are another graph."""
