@@ -294,7 +294,7 @@ def _run_convolutions(
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
         for problem in bar:
             known = results.records.get(_key(problem, settings, reference)) if options.resume else None
-            if known and (options.all_candidates or _is_taken(known, problem, planner)):
+            if known and (options.all_candidates or _is_current(known, problem, planner)):
                 continue
             if _is_over(until, options.seconds, bar):
                 break
@@ -342,7 +342,7 @@ def _key(problem: Problem, settings: convolution.Settings, reference: str) -> tu
     return key(record | {"chosen_by": "auto" if settings.algorithm == "auto" else "forced"})
 
 
-def _is_taken(record: Record, problem: Problem, planner: Planner) -> bool:
+def _is_current(record: Record, problem: Problem, planner: Planner) -> bool:
     return record["chosen_by"] != "auto" or str(record["method"]) == planner.method(problem, "auto")
 
 

@@ -80,20 +80,28 @@ def test_a_call_that_fails_does_not_keep_the_next_from_being_timed() -> None:
 
 
 @pytest.mark.gpu
-def test_graphs_that_nobody_has_any_more_do_not_end_a_capture() -> None:
+def test_nothing_is_collected_during_a_capture() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     values = torch.zeros(8 << 20, device=device)
-    unused = [Replays(lambda _: values + 1, device) for _ in range(3)]
+    enabled = []
 
-    def leaves_garbage(index: int) -> None:
-        if torch.cuda.is_current_stream_capturing() and unused:
-            cycle: list[Any] = [unused.pop()]
-            cycle.append(cycle)
-        values.add_(1)
+    def call(index: int) -> torch.Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            enabled.append(gc.isenabled())
+        return values + 1
 
-    threshold = gc.get_threshold()
-    gc.set_threshold(1)
+    assert Replays(call, device)() > 1
+    assert enabled and not any(enabled) and gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
     try:
-        assert Replays(leaves_garbage, device)() > 1 and not unused
+        with replays.no_collector():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
     finally:
-        gc.set_threshold(*threshold)
+        gc.enable()
+    with pytest.raises(ValueError), replays.no_collector():
+        raise ValueError
+    assert gc.isenabled()
