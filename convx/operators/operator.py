@@ -201,7 +201,11 @@ class Operator:
 
             register_flop_formula(getattr(torch.ops.convx, self.name))(formula)
         if self.derivative is not None:
-            library.impl(self.name, self._autograd_kernel(calls), "Autograd", with_keyset=True)
+            front, kernel = _libraries.front(), self._autograd_kernel(calls)
+            if front is None:
+                library.impl(self.name, kernel, "Autograd", with_keyset=True)
+            else:
+                front.register_derivative(self.name, kernel)
         if self.autocast is not None:  # not register_autocast, which fixes one dtype
             library.impl(self.name, self._autocast_kernel("cpu"), "AutocastCPU")
             library.impl(self.name, self._autocast_kernel("cuda"), "AutocastCUDA")

@@ -131,7 +131,8 @@ c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked&
   PreparedKey key = {operands.key, asked, packs_each_call};
   key.call.training = false;  // it has its say in packs_each_call
   if (const auto found = known.find(key); found != known.end()) return found->second;
-  auto made = prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call);
+  auto made =
+      prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call);
   if (known.size() >= kMostKnown) known.clear();
   known.emplace(std::move(key), made);
   return made;

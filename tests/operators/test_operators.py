@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch.library import opcheck
 from torch.utils.flop_counter import FlopCounterMode
 
 import convx
+from convx import _libraries
 
 conv2d = torch.ops.convx.conv2d.default
 input_grad = torch.ops.convx.conv2d_input_grad.default
@@ -107,6 +110,43 @@ def test_fake_strides_equal_real_ones(shape: tuple[int, ...], layout: str, algor
     fake = results(mode.from_tensor(input), mode.from_tensor(weight))
     for one, other in zip(real, fake, strict=True):
         assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+
+
+def convx_frames(call: Callable[[], object]) -> list[str]:
+    """Functions of convx's Python that a call runs."""
+    seen: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and "convx" in frame.f_globals.get("__name__", ""):
+            seen.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.skipif(_libraries.front() is None, reason="the front does not fit this torch")
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        (conv2d, (*forward_arguments("contiguous"), "none", "auto", 0)),
+        (input_grad, input_grad_arguments("channels_last")),
+        (weight_grad, weight_grad_arguments("contiguous")),
+    ],
+    ids=["conv2d", "input_grad", "weight_grad"],
+)
+def test_calls_without_gradients_need_no_python(
+    operator: Callable[..., Tensor], arguments: tuple[object, ...]
+) -> None:
+    """As of what torch.compile has recorded."""
+    tensors = requiring_grad(arguments)
+    assert not convx_frames(lambda: operator(*arguments))
+    with torch.no_grad():
+        assert not convx_frames(lambda: operator(*tensors))
+    assert convx_frames(lambda: operator(*tensors))
 
 
 def test_channels_last_gives_channels_last() -> None:
