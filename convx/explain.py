@@ -181,7 +181,8 @@ def explain(
 
     Returns:
         Explanation: print it, or read rows, chosen and why. Times are in microseconds, predicted from bytes,
-        flops and each kernel's measured efficiency; workspace in bytes.
+        flops and each kernel's measured efficiency (torch's matrix products on a GPU: no less than their
+        calls take the host); workspace in bytes.
 
     Raises:
         convx.InvalidArgument: a convolution that means nothing, or a named algorithm that can't run it.
