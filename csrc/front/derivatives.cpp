@@ -29,7 +29,10 @@ bool asks_for_gradients(const Stack& stack, size_t arguments) {
 
 class Derivative : public c10::OperatorKernel {
  public:
-  explicit Derivative(py::object in_python) : in_python_(in_python.release().ptr()) {}
+  explicit Derivative(py::object in_python) : in_python_(in_python.release().ptr()) {
+    py::object to_keyset = py::module_::import("torch._C").attr("DispatchKeySet").attr("from_raw_repr");
+    to_keyset_ = to_keyset.release().ptr();
+  }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) const {
     const size_t count = op.schema().arguments().size();
@@ -38,10 +41,8 @@ class Derivative : public c10::OperatorKernel {
       return;
     }
     const py::gil_scoped_acquire python;
-    static const auto& to_keyset =
-        *new py::object(py::module_::import("torch._C").attr("DispatchKeySet").attr("from_raw_repr"));
     py::tuple arguments(count + 1);
-    arguments[0] = to_keyset(keys.raw_repr());
+    arguments[0] = py::handle(to_keyset_)(keys.raw_repr());
     for (size_t i = 0; i < count; ++i) {
       arguments[i + 1] = torch::jit::toPyObject(torch::jit::peek(*stack, i, count));
     }
@@ -52,7 +53,8 @@ class Derivative : public c10::OperatorKernel {
   }
 
  private:
-  PyObject* in_python_;  // kept: Python may be gone before the dispatcher
+  // Kept: Python may be gone before the dispatcher.
+  PyObject *in_python_, *to_keyset_;
 };
 
 }  // namespace
