@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -50,10 +49,10 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
         return _run_network(case, device, rounds)
     name, dtype, layout = case.rsplit(" ", 2)
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-    torch.manual_seed(0)
-    own: Any = _LAYERS[name]().to(device, DTYPES[dtype])
-    own = own.to(memory_format=memory_format)
-    layers: dict[str, nn.Module] = {"torch": own, "convx": copy.deepcopy(own), "native": copy.deepcopy(own)}
+    layers: dict[str, nn.Module] = {}
+    for key in ("torch", "convx", "native"):  # no copies, for which networks.pair has the reason
+        layer: Any = _LAYERS[name]().to(device, DTYPES[dtype])
+        layers[key] = layer.to(memory_format=memory_format)
     convx.convert_(layers["convx"])
     convx.convert_(layers["native"], algorithm="native")
     x = torch.randn(1, _CHANNELS, _SIZE, _SIZE, device=device, dtype=DTYPES[dtype])

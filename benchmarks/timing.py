@@ -6,12 +6,13 @@ import ctypes
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.turns import in_turns
 from convx.tune.replays import LONG_US, Call, InNetwork, Replays, no_collector
 
 _LONG_ROUNDS = 3
@@ -42,12 +43,14 @@ def measure(
             timers[name] = timer
         except Exception as error:  # one that fails must not end the suite
             failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    turns = list(timers.items())
-    for turn in range(1, rounds):
-        turns.reverse()
-        for name, timer in turns:
-            if turn < _LONG_ROUNDS or samples[name][0] < LONG_US:
-                samples[name].append(timer())
+
+    def add_turns(names: Iterable[str], turns: int) -> None:
+        chosen = list(names)
+        for name, times in zip(chosen, in_turns([timers[name] for name in chosen], turns), strict=True):
+            samples[name] += times
+
+    add_turns(timers, min(rounds, _LONG_ROUNDS) - 1)
+    add_turns((name for name in timers if samples[name][0] < LONG_US), rounds - _LONG_ROUNDS)
     # What prepared a contender counts where nothing else was measured.
     return {name: statistics.median(values[1:] or values) for name, values in samples.items()}, failures
 
