@@ -95,7 +95,7 @@ def examine(
 ) -> NetworkResult:
     """Converts copies of the model, to what convx chooses and to each method by name, and compares."""
     device = batch.device
-    native = copy.deepcopy(model).to(device).eval()  # as the others: the modules of a copy take longer to call
+    native = copy.deepcopy(model).to(device).eval()  # a copy as the others are: it takes longer to call
     x = _in_layout(batch, layout)
     converted, report = _converted(native, "auto", x)
     forced = {name: _converted(native, name, x) for name in _methods()}

@@ -133,6 +133,27 @@ CONVX_DEVICE bool are_finite(const float (&sum)[Channels][Taps]) {
   return is_finite(zero);
 }
 
+// Shares apart in kApart sums, then pairwise: one chain over all of them rounds the most of all steps.
+template <class Share>
+CONVX_DEVICE float sum_of_shares(int shares, const Share& share) {
+  constexpr int kApart = 8;
+  float part[2 * kApart - 1] = {};
+  for (int first = 0; first < shares; first += kApart) {
+    CONVX_UNROLL
+    for (int k = 0; k < kApart; ++k) {
+      if (first + k < shares) part[k] += share(first + k);
+    }
+  }
+  CONVX_UNROLL
+  for (int pair = 0; pair < kApart - 1; ++pair) part[kApart + pair] = part[2 * pair] + part[2 * pair + 1];
+  return part[2 * kApart - 2];
+}
+
+// float32 adds up a row apart, which keeps the chain of roundings short; the 16-bit formats round their
+// result far more coarsely.
+template <class T>
+constexpr bool kAddsRowsApart = sizeof(T) == 4;
+
 // Columns: output columns of a tile.
 template <class T, int Lanes, int Filter, int Stride, int Channels, int Columns>
 CONVX_KERNEL((kChannelsWeightThreads<T, Lanes, Filter, Stride, Channels, Columns>), 1)
@@ -141,7 +162,6 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
   const ChannelsWeightArguments& a = arguments;
   constexpr int kTaps = Filter * Filter, kWindow = (Columns - 1) * Stride + Filter;
   constexpr int kRing = (Filter + Stride - 1) / Stride;  // output rows that an input row meets
-  constexpr bool kRowSums = sizeof(T) == 4;
   using Words = ChannelWords<T, Channels>;
   CONVX_DYNAMIC_SHARED(shared);
   const int place = threadIdx.x % a.across, share = threadIdx.x / a.across;
@@ -183,15 +203,13 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
         out_column * static_cast<int64_t>(pixel_bytes);
     const auto read_input = [&](Words(&row)[kWindow], bool wanted) {
       const bool inside = wanted && static_cast<uint32_t>(in_row) < in_height;
-      const uint32_t mask = inside ? in_mask : 0;
-      read_row(row, mask, input, pixel_bytes);
+      read_row(row, inside ? in_mask : 0, input, pixel_bytes);
       ++in_row;
       input += in_row_bytes;
     };
     const auto read_grad = [&](Words(&row)[Columns], bool wanted) {
       const bool inside = wanted && static_cast<uint32_t>(out_row) < out_height;
-      const uint32_t mask = inside ? out_mask : 0;
-      read_row(row, mask, output_grad, pixel_bytes);
+      read_row(row, inside ? out_mask : 0, output_grad, pixel_bytes);
       ++out_row;
       output_grad += out_row_bytes;
     };
@@ -224,20 +242,18 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
           for (int r = half; r < Filter; r += Stride) {
             // Tap row r meets the output row of r / Stride steps before.
             const int slot = (phase - r / Stride + kRing) % kRing;
-            // float32 adds up a row apart, which keeps the chain of roundings short; the 16-bit formats
-            // round their result far more coarsely.
             float row_sum[Filter][Channels];
             CONVX_UNROLL
             for (int i = 0; i < Filter * Channels; ++i) {
               const int q = i / Channels, c = i % Channels;
-              row_sum[q][c] = kRowSums ? 0.0f : sum[c][r * Filter + q];
+              row_sum[q][c] = kAddsRowsApart<T> ? 0.0f : sum[c][r * Filter + q];
             }
             add_row<Stride>(window, grad[slot], row_sum);
             CONVX_UNROLL
             for (int i = 0; i < Filter * Channels; ++i) {
               const int q = i / Channels, c = i % Channels;
               float& tap = sum[c][r * Filter + q];
-              tap = kRowSums ? tap + row_sum[q][c] : row_sum[q][c];
+              tap = kAddsRowsApart<T> ? tap + row_sum[q][c] : row_sum[q][c];
             }
           }
         }
@@ -270,7 +286,6 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
     return;
   }
   // All threads add up the shares, a channel at a time: [tap][share][place].
-  constexpr int kApart = 8;
   float* const totals = reinterpret_cast<float*>(shared);
   CONVX_UNROLL
   for (int c = 0; c < Channels; ++c) {
@@ -280,18 +295,9 @@ channels_weight_kernel(ChannelsWeightArguments arguments) {
     block_barrier();
     for (int i = threadIdx.x; i < a.across * kTaps; i += blockDim.x) {
       const int tap = i / a.across, column = i - tap * a.across;
-      // Apart in kApart sums, then pairwise: one chain over all shares rounds the most of all steps.
-      float part[2 * kApart - 1] = {};
-      for (int first = 0; first < a.shares; first += kApart) {
-        CONVX_UNROLL
-        for (int k = 0; k < kApart; ++k) {
-          if (first + k < a.shares) part[k] += totals[tap * blockDim.x + (first + k) * a.across + column];
-        }
-      }
-      CONVX_UNROLL
-      for (int pair = 0; pair < kApart - 1; ++pair) part[kApart + pair] = part[2 * pair] + part[2 * pair + 1];
       const uint32_t writer = static_cast<uint32_t>(block) * a.across + column;
-      float total = part[2 * kApart - 2];
+      float total = sum_of_shares(
+          a.shares, [&](int share) { return totals[tap * blockDim.x + share * a.across + column]; });
       if (!is_finite(total))
         total = exact_sum<T, Filter, Stride, Channels, Columns>(arguments, writer, c, tap);
       write(writer, c, tap, total);
