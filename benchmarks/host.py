@@ -14,7 +14,8 @@ import convx
 from benchmarks import networks
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.turns import between, compare, over_torch, slower_rows
+from benchmarks.turns import between, over_torch, slower_rows
+from convx.tune.turns import compare
 
 _CHANNELS, _SIZE = 96, 14
 _TURNS, _REPEATS = 5, 40  # in a round; of a layer in a turn, a network is called once

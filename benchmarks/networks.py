@@ -1,4 +1,5 @@
-"""Whole networks, torch's layers and converted: inference, eager and as a CUDA graph, and training steps."""
+"""Whole networks, torch's layers and converted: inference, eager and as a CUDA graph, and training steps; and
+what convx.optimize makes of them."""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ from torch import Tensor, nn
 import convx
 from benchmarks.results import Record, geomean
 from benchmarks.suites import DTYPES, LAYOUTS
-from benchmarks.turns import Compared, between, compare, over_torch, slower_rows
+from benchmarks.turns import between, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
 from convx.tune.replays import no_collector
+from convx.tune.turns import Compared, compare
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
 PRECISIONS = ("float32", "bfloat16")
 GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000
-KINDS = ("inference", "inference_graph", "train_step")
+KINDS = ("inference", "inference_graph", "train_step", "optimized")
 _ROUND_US, _TURN_US = 30000, 3000  # of one contender
 _TRAINING_ROUNDS = 3  # for each round of the others: steps differ more from one another
 
@@ -46,7 +48,10 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
     for kind in KINDS:
         if kind == "inference_graph" and device.type != "cuda":
             continue
-        calls = {"torch": call(kind, native, x), "convx": call(kind, converted, x)}
+        if kind == "optimized":
+            calls = _calls_of_optimized(native, x)
+        else:
+            calls = {"torch": call(kind, native, x), "convx": call(kind, converted, x)}
         times = _TRAINING_ROUNDS if kind == "train_step" else 1
         records.append(record(case, kind, _compared(calls, device, times * rounds)))
     return records
@@ -84,7 +89,7 @@ def record(case: str, kind: str, compared: Compared) -> Record:
         "convx_us": float(f"{compared.us['convx']:.4g}"),
         "method": "call",
         "chosen_by": "auto",
-        "peers_us": {"torch": float(f"{compared.us['torch']:.4g}")},
+        "peers_us": {name: float(f"{us:.4g}") for name, us in compared.us.items() if name != "convx"},
         "over_torch": over_torch(compared),
     }
 
@@ -109,6 +114,16 @@ def call(kind: str, model: nn.Module, x: Tensor) -> Callable[[], object]:
             return result
 
     return infer if kind == "inference" else _captured(infer)
+
+
+def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
+    """Beside torch's own network called, and replayed."""
+    native.eval()
+    calls = {
+        "torch": call("inference", native, x),
+        "convx": call("inference", convx.optimize(native, x), x),
+    }
+    return {**calls, "torch_graph": call("inference_graph", native, x)} if x.is_cuda else calls
 
 
 def _captured(call: Callable[[], object]) -> Callable[[], object]:
@@ -140,32 +155,35 @@ def table(records: list[Record]) -> str:
     lines = [
         slower_rows(records),
         "",
-        "| network | run | torch us | convx us | convx / torch | between |",
-        "|---|---|---:|---:|---:|---|",
+        "| network | run | torch us | convx us | convx / torch | between | torch's graph us |",
+        "|---|---|---:|---:|---:|---|---:|",
     ]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
+        graph = f"{record['peers_us']['torch_graph']:.0f}" if "torch_graph" in record["peers_us"] else ""
         lines.append(
             f"| {record['case']} | {record['operation'].replace('_', ' ')} | {torch_us:.0f} | {convx_us:.0f} "
-            f"| {convx_us / torch_us:.2f} | {between(record)} |"
+            f"| {convx_us / torch_us:.2f} | {between(record)} | {graph} |"
         )
     return "\n".join(lines)
 
 
 def short_table(records: list[Record]) -> str:
     """Over all networks."""
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[float]] = {}
     for record in records:
-        kind = str(record["operation"]).replace("_", " ")
-        groups.setdefault((kind, str(record["batch"]), record["dtype"], record["layout"]), []).append(record)
+        for peer, peer_us in record["peers_us"].items():
+            kind = str(record["operation"]).replace("_", " ")
+            kind += "" if peer == "torch" else " beside torch's graph"
+            label = (kind, str(record["batch"]), record["dtype"], record["layout"])
+            groups.setdefault(label, []).append(peer_us / record["convx_us"])
     lines = [
         slower_rows(records),
         "",
         "| run | batch | dtype | layout | times faster | least | most |",
         "|---|---:|---|---|---:|---:|---:|",
     ]
-    for label, members in sorted(groups.items()):
-        faster = [record["peers_us"]["torch"] / record["convx_us"] for record in members]
-        cells = (*label, *(f"{each:.2f}" for each in (geomean(faster), min(faster), max(faster))))
+    for group, faster in sorted(groups.items()):
+        cells = (*group, *(f"{each:.2f}" for each in (geomean(faster), min(faster), max(faster))))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

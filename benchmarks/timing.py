@@ -12,8 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.turns import in_turns
 from convx.tune.replays import LONG_US, Call, InNetwork, Replays, no_collector
+from convx.tune.turns import in_turns
 
 _LONG_ROUNDS = 3
 _other_memory: dict[int, Tensor] = {}  # twice a GPU's cache, by the device's index

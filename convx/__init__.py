@@ -16,6 +16,7 @@ from convx._errors import InvalidArgument
 from convx.convert import ConversionReport, convert_, revert_
 from convx.dispatch.packed import constant_filters
 from convx.explain import Explanation, explain, explain_filter2d
+from convx.optimize import OptimizationReport, OptimizedModel, optimize
 from convx.tune import TuningReport, tune
 from convx.tune.records import load as _load_records
 
@@ -24,6 +25,8 @@ __all__ = [
     "ConversionReport",
     "Explanation",
     "InvalidArgument",
+    "OptimizationReport",
+    "OptimizedModel",
     "TuningReport",
     "constant_filters",
     "convert_",
@@ -32,6 +35,7 @@ __all__ = [
     "functional",
     "methods",
     "nn",
+    "optimize",
     "revert_",
     "tune",
 ]

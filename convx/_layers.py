@@ -92,7 +92,16 @@ def _evaluating(model: Module) -> Iterator[None]:
             module.training = training
 
 
-def record_calls(model: Module, layers: Sequence[Module], example_input: Any) -> dict[Module, list[Call]]:
+def arguments_of(example_input: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with: a tensor, a tuple of positional or a dict of keyword arguments."""
+    if isinstance(example_input, dict):
+        return (), example_input
+    return (tuple(example_input) if isinstance(example_input, (tuple, list)) else (example_input,)), {}
+
+
+def record_calls(
+    model: Module, layers: Sequence[Module], args: Sequence[Any], kwargs: dict[str, Any]
+) -> dict[Module, list[Call]]:
     """The distinct inputs of each layer in one forward of the model."""
     calls: dict[Module, list[Call]] = {layer: [] for layer in layers}
 
@@ -119,12 +128,7 @@ def record_calls(model: Module, layers: Sequence[Module], example_input: Any) ->
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
     try:
         with _evaluating(model):
-            if isinstance(example_input, dict):
-                model(**example_input)
-            elif isinstance(example_input, (tuple, list)):
-                model(*example_input)
-            else:
-                model(example_input)
+            model(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()
@@ -178,4 +182,6 @@ def problem(layer: Any, call: Call | None, operation: str = "forward") -> Any:
         layer.bias is not None,
         getattr(layer, "activation", "none"),
         tf32_setting(call.device.type == "cuda", call.dtype),
+        residual=getattr(layer, "adds_residual", False),
+        residual_after_activation=getattr(layer, "residual_after_activation", False),
     )

@@ -36,6 +36,8 @@ def problem(
     activation: str = "none",
     tf32: int = PRODUCTS,
     packs_each_call: bool = False,
+    residual: bool = False,
+    residual_after_activation: bool = False,
 ) -> Any:
     """A _core.Problem; sizes are those of the 4D operators. packs_each_call: of a forward call whose packed
     filters nobody keeps. tf32: as tf32_setting has it; matrix products count as set where nobody says.
@@ -66,6 +68,8 @@ def problem(
             packs_each_call=packs_each_call and operation == "forward",
             exact_products=not tf32 & PRODUCTS,
             layout="channels_last" if channels_last else "nchw",
+            residual=residual and operation == "forward",
+            residual_after_activation=residual_after_activation and operation == "forward",
         )
     except TypeError:
         for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):

@@ -72,7 +72,7 @@ class ConversionReport:
         return "\n".join([*aligned(table), total])
 
 
-def _cannot_swap(layer: Module) -> str:
+def cannot_swap(layer: Module) -> str:
     """Why this layer's class can't be changed, or nothing."""
     kind = type(layer)
     if isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d)):
@@ -132,8 +132,8 @@ def _why_not(problem: Any, device: Any, algorithm: str) -> str:
 
 def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algorithm: str) -> LayerReport:
     name = ", ".join(names)
-    shape = _shape(layer, calls)
-    reason = _cannot_swap(layer)
+    shape = shape_of(layer, calls)
+    reason = cannot_swap(layer)
     if reason:
         return LayerReport(name, shape, False, "", reason)
     core = _planning.core()
@@ -159,7 +159,8 @@ def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algo
     return LayerReport(name, shape, True, method, "")
 
 
-def _shape(layer: Any, calls: list[_layers.Call] | None) -> str:
+def shape_of(layer: Any, calls: list[_layers.Call] | None) -> str:
+    """ "3->32 3x3 s2 on 1x3x224x224"."""
     if not isinstance(layer, _ConvNd):
         return type(layer).__name__
     taps = "x".join(str(extent) for extent in layer.kernel_size)
@@ -224,12 +225,16 @@ def convert_(
     require_name("algorithm", algorithm)
     _planning.core().check_algorithm(algorithm)
     layers = _layers.convolutions(model)
-    calls = None if example_input is None else _layers.record_calls(model, list(layers), example_input)
+    calls = (
+        None
+        if example_input is None
+        else _layers.record_calls(model, list(layers), *_layers.arguments_of(example_input))
+    )
     rows = []
     compiled = [LayerReport(name, "", False, "", reason) for name, reason in _compiled_convolutions(model)]
     for layer, names in layers.items():
         if filter_fn is not None and not any(filter_fn(layer, name) for name in names):
-            shape = _shape(layer, None if calls is None else calls[layer])
+            shape = shape_of(layer, None if calls is None else calls[layer])
             rows.append(LayerReport(", ".join(names), shape, False, "", "filter_fn is false for it"))
         else:
             rows.append(_decide(layer, names, None if calls is None else calls[layer], algorithm))

@@ -76,7 +76,7 @@ def conv2d(
             the weight's version counter does not see (weight.data) need packed.forget().
         residual: a tensor of the result's shape, dtype and device that is added before the activation, or
             None; a skip connection. Kernels read it as they write the result; where a gradient is needed, or
-            within torch.func's transforms, it is added by torch. `packed` is not used with a residual.
+            within torch.func's transforms, it is added by torch.
         residual_after_activation: adds the residual behind the activation instead.
 
     Returns:

@@ -57,7 +57,7 @@ def convolve(
     """
     arguments = (input, weight, bias, stride, padding, dilation, groups, activation, algorithm)
     if residual is not None:
-        return _with_residual(residual, residual_after_activation, *arguments)
+        return _with_residual(packed, residual, residual_after_activation, *arguments)
     if _front is not None and not is_compiling():
         result: Tensor | None = _front.conv2d(*arguments, packed)
         if result is not None:
@@ -80,7 +80,7 @@ def _images(packed: PackedFilters | None, *arguments: Any) -> Tensor:
         return operators.conv2d(*arguments, packed.of(*arguments))  # type: ignore[no-any-return]
 
 
-def _with_residual(residual: Tensor, after: bool, *arguments: Any) -> Tensor:
+def _with_residual(packed: PackedFilters | None, residual: Tensor, after: bool, *arguments: Any) -> Tensor:
     """Fused by the operator; in parts where eager code needs gradients, whose formulas are theirs then."""
     input, weight, bias, *rest, activation, algorithm = arguments
     where = situation(input, weight, bias, residual)
@@ -89,7 +89,10 @@ def _with_residual(residual: Tensor, after: bool, *arguments: Any) -> Tensor:
         if rows:
             input, weight, residual = (each.unsqueeze(-2) for each in (input, weight, residual))
         fused = (input, weight, bias, *rest, activation, algorithm, tf32_of(where, input))
-        output = _go(where, "conv2d", (*fused, None, residual, None, after))
+        kept = None
+        if packed is not None and where is Situation.PLAIN and not autocast.is_on(input.device.type):
+            kept = packed.of(*fused, residual=residual, residual_after_activation=after)
+        output = _go(where, "conv2d", (*fused, kept, residual, None, after))
         return output.squeeze(-2) if rows else output
     parts: Any = (input, weight, bias, *rest, activation if after else "none", algorithm)
     output = convolve(*parts)

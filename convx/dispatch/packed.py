@@ -92,7 +92,7 @@ def _keep(table: dict[Any, Any], key: Any, value: Any) -> None:
     table[key] = value
 
 
-def _version_of(weight: Tensor) -> int | None:
+def version_of(weight: Tensor) -> int | None:
     """The count of writes to a tensor; None where torch keeps none: is_inference() would not do, since a
     parameter made in inference mode has no count either once its data is another tensor's."""
     try:
@@ -164,14 +164,22 @@ class PackedFilters:
             self.calls.forget()
         self._snapshot = None
 
-    def of(self, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
+    def of(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        *rest: Any,
+        residual: Tensor | None = None,
+        residual_after_activation: bool = False,
+    ) -> Tensor | None:
         """What convx::conv2d takes as packed_weight with these arguments; None lets it pack by itself.
 
         A CUDA graph has to pack in the graph, so that replays see what the weight holds then, unless that is
         said not to change. Nothing is kept of weights whose writes nobody here counts: those made in
         inference mode, and those that other processes share; meta tensors hold nothing.
         """
-        version = _version_of(weight) if self.keeps else None
+        version = version_of(weight) if self.keeps else None
         if version is None:
             return None
         owner = weight if weight._base is None else weight._base  # conv1d's weight is a view of the layer's
@@ -184,6 +192,8 @@ class PackedFilters:
             input.shape,
             input.stride(),
             bias is None,
+            residual is None,
+            residual_after_activation,
             torch.get_num_threads(),
             *rest,
         )
@@ -195,7 +205,8 @@ class PackedFilters:
             snapshot = self._snapshot = _Snapshot(owner, weight, version)
         packed: Tensor | None = snapshot.packed.get(key, _MISSING)
         if packed is _MISSING:
-            fresh = operators.pack_weight(input, weight, bias, *rest)
+            behind = (residual, None, residual_after_activation)
+            fresh = operators.pack_weight(input, weight, bias, *rest, *behind)
             packed = snapshot.keep(key, fresh if fresh.numel() > 0 else None)
         return packed
 

@@ -279,7 +279,9 @@ def _problems(
     }
     found: dict[tuple[Any, torch.device], list[str]] = {}
     left: dict[str, str] = {}
-    for layer, calls in _layers.record_calls(model, list(names), example_input).items():
+    for layer, calls in _layers.record_calls(
+        model, list(names), *_layers.arguments_of(example_input)
+    ).items():
         for call in calls:
             for operation in _operations_of(layer, operations):
                 try:

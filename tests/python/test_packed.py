@@ -523,3 +523,32 @@ def test_rows_have_filters_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(y, torch.nn.functional.conv1d(x, w, padding=1), rtol=1e-4, atol=1e-4)
         assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
         w.mul_(2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("after", [False, True])
+def test_calls_with_a_residual_keep_their_filters(after: bool) -> None:
+    layer, x = _layer(), _input()
+    packed, residual = PackedFilters(), torch.randn(2, FILTERS, 9, 11)
+
+    def call(**options: Any) -> Tensor:
+        return convx.functional.conv2d(
+            *(x, layer.weight, layer.bias),
+            padding=1,
+            algorithm="hntmp",
+            activation="relu",
+            residual=residual,
+            residual_after_activation=after,
+            **options,
+        )
+
+    for _ in range(2):
+        assert torch.equal(call(packed=packed), call())
+        assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
+        assert next(iter(packed._snapshot.packed.values())) is not None
+        _add_in_place(layer)
+    sums = _expected(layer, x)
+    expected = sums.relu() + residual if after else (sums + residual).relu()
+    torch.testing.assert_close(call(packed=packed), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(convx.InvalidArgument, match="residual must have the shape"):
+        convx.functional.conv2d(x, layer.weight, padding=1, packed=packed, residual=residual[:1])

@@ -107,11 +107,15 @@ def test_memory_that_is_used_is_seen() -> None:
 def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "SIZE", 64)
     records = records_of(tmp_path, "networks", "--case", "resnet18*nchw")
-    assert [record["operation"] for record in records] == ["inference", "train_step"]
+    assert [record["operation"] for record in records] == ["inference", "train_step", "optimized"]
     for record in records:
         assert record["case"] == "resnet18 b1 float32 nchw" and set(record["peers_us"]) == {"torch"}
         assert record["convx_us"] > 0
     assert "| resnet18 b1 float32 nchw | train step |" in networks.table(records)
+    assert "| optimized | 1 | float32 | nchw |" in networks.short_table(records)
+    records[2]["peers_us"]["torch_graph"] = 321.0  # as on a GPU
+    assert "| 321 |" in networks.table(records)
+    assert "| optimized beside torch's graph | 1 | float32 | nchw |" in networks.short_table(records)
 
 
 def test_networks_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +124,7 @@ def test_networks_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.M
     stopped = records_of(tmp_path, *cases, "--seconds", "1e-3")
     assert {record["case"] for record in stopped} == {"resnet18 b1 float32 nchw"}
     after = records_of(tmp_path, *cases)
-    assert after[:2] == stopped and len(after) == 4
+    assert after[:3] == stopped and len(after) == 6
 
 
 def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) -> None:

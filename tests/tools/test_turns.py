@@ -8,7 +8,8 @@ import random
 import pytest
 import torch
 
-from benchmarks import turns
+from benchmarks.turns import between, slower_rows
+from convx.tune import turns
 
 CPU = torch.device("cpu")
 
@@ -55,8 +56,8 @@ def test_rows_that_are_slower_are_told_from_chance() -> None:
 
     rows = [record(110, 1.05), record(110, 0.99), record(101, 1.0)]
     told = "More than 2 % slower than torch: 2 of 3 rows"
-    assert turns.slower_rows(rows) == f"{told}; with 95 % confidence 1."
-    assert turns.between(rows[0]) == "1.05 and 1.20"
+    assert slower_rows(rows) == f"{told}; with 95 % confidence 1."
+    assert between(rows[0]) == "1.05 and 1.20"
     for row in rows:
         del row["over_torch"]
-    assert turns.slower_rows(rows) == f"{told}." and turns.between(rows[0]) == ""
+    assert slower_rows(rows) == f"{told}." and between(rows[0]) == ""

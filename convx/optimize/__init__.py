@@ -1,0 +1,13 @@
+"""convx.optimize: a copy of a model that runs as fast as convx can make it, for inference.
+
+The model is followed by torch.fx (graph.py), what comes behind each convolution goes into its layer (fuse.py,
+layers.py), and on GPUs the whole is a CUDA graph (cuda_graphs.py).
+"""
+
+from __future__ import annotations
+
+from convx.optimize.model import OptimizedModel
+from convx.optimize.optimizing import optimize
+from convx.optimize.report import FusionReport, OptimizationReport
+
+__all__ = ["FusionReport", "OptimizationReport", "OptimizedModel", "optimize"]

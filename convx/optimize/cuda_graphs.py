@@ -1,0 +1,122 @@
+"""CUDA graphs of a function of tensors, captured for each kind of input that it meets."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from convx._arguments import tf32_setting
+from convx.dispatch.packed import constant_filters, version_of
+from convx.dispatch.situation import Situation, situation
+from convx.operators import autocast
+from convx.optimize.check import copied
+from convx.tune.replays import no_collector
+
+_WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
+
+
+class _Captured:
+    """One graph, the memory that it reads and what it leaves its results in."""
+
+    def __init__(self, run: Callable[..., Any], tensors: Sequence[Tensor], pool: Any) -> None:
+        self._inputs = [torch.empty_like(each).copy_(each) for each in tensors]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), constant_filters():
+            for _ in range(_WARM_UP):
+                run(*self._inputs)
+            self._graph = torch.cuda.CUDAGraph()
+            capture = torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local")
+            with no_collector(), capture:
+                self._outputs = run(*self._inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+
+    def replay(self, tensors: Sequence[Tensor]) -> Any:
+        for own, given in zip(self._inputs, tensors, strict=True):
+            own.copy_(given)
+        self._graph.replay()
+        return tree_map(copied, self._outputs)
+
+
+class CudaGraphs:
+    """The most recently used graphs of one model. Copies and pickles begin without any.
+
+    Results are copies: the graph's own memory is written to at its next replay. Threads take turns, and
+    streams wait for one another.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.forget()
+
+    def forget(self) -> None:
+        """After weights have been replaced by other tensors."""
+        self._lock = threading.Lock()
+        self._captured: OrderedDict[Any, _Captured] = OrderedDict()
+        self._pool: Any = None
+        self._weights: list[Tensor] = []
+        self._versions: tuple[int | None, ...] = ()
+        self._done: torch.cuda.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._captured)
+
+    def __reduce__(self) -> tuple[type[CudaGraphs], tuple[int]]:
+        return CudaGraphs, (self._most,)
+
+    def can_serve(self, tensors: Sequence[Tensor]) -> bool:
+        """All of one GPU, with nothing about that wants to see operators."""
+        if self._most == 0 or not tensors:
+            return False
+        first = tensors[0].device
+        if first.type != "cuda" or any(each.device != first for each in tensors):
+            return False
+        if situation(*tensors) is not Situation.PLAIN or autocast.is_on("cuda"):
+            return False
+        return not torch.cuda.is_current_stream_capturing()
+
+    def call(self, model: nn.Module, run: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
+        """run(*tensors), by the graph for such tensors. model: whose weights run reads."""
+        device = tensors[0].device
+        key = (device, _settings(), *((each.shape, each.stride(), each.dtype) for each in tensors))
+        # What is kept from a call in inference mode is there for calls outside of it too.
+        with self._lock, torch.cuda.device(device), torch.inference_mode(False), torch.no_grad():
+            self._check_weights(model)
+            if self._done is not None:
+                torch.cuda.current_stream().wait_event(self._done)
+            graph = self._captured.get(key) or self._capture(key, run, tensors)
+            self._captured.move_to_end(key)
+            result = graph.replay(tensors)
+            self._done = torch.cuda.Event()
+            self._done.record()
+            return result
+
+    def _capture(self, key: Any, run: Callable[..., Any], tensors: Sequence[Tensor]) -> _Captured:
+        while len(self._captured) >= self._most:
+            torch.cuda.synchronize()  # before memory of a graph that still runs is given back
+            self._captured.popitem(last=False)
+        if not self._captured:  # a pool that no graph has any more can't be captured into
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = self._captured[key] = _Captured(run, tensors, self._pool)
+        return graph
+
+    def _check_weights(self, model: nn.Module) -> None:
+        """Graphs hold the filters that were packed for them: weights that were written to need new ones."""
+        if not self._weights:
+            self._weights = [*model.parameters(), *model.buffers()]
+        versions = tuple(map(version_of, self._weights))
+        if versions != self._versions:
+            torch.cuda.synchronize()
+            self._captured.clear()
+            self._versions = versions
+
+
+def _settings() -> tuple[Any, ...]:
+    deterministic = torch.backends.cudnn.deterministic, torch.are_deterministic_algorithms_enabled()
+    return tf32_setting(True, torch.float32), *deterministic

@@ -1,0 +1,258 @@
+"""A model as a torch.fx graph, and what its nodes mean, whether they are modules, functions or methods."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+import convx.nn
+from convx.convert import cannot_swap
+from convx.optimize.inputs import Inputs
+
+_ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
+_MODULES_OF_ACTIVATIONS: dict[type[nn.Module], str] = {
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.SiLU: "silu",
+    nn.Hardswish: "hardswish",
+    nn.GELU: "gelu",
+}
+_FUNCTIONS_OF_ACTIVATIONS: dict[Any, str] = {
+    F.relu: "relu",
+    torch.relu: "relu",
+    torch.relu_: "relu",
+    "relu": "relu",
+    "relu_": "relu",
+    F.relu6: "relu6",
+    F.silu: "silu",
+    F.hardswish: "hardswish",
+    F.gelu: "gelu",
+}
+# Functions that give memory of their own, whatever they are given: what they return is nobody else's.
+_FRESH: frozenset[Any] = frozenset(
+    (
+        *(
+            operator.add,
+            operator.sub,
+            operator.mul,
+            operator.truediv,
+            torch.add,
+            torch.sub,
+            torch.mul,
+            torch.cat,
+        ),
+        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
+    )
+)
+
+
+class _Tracer(fx.Tracer):
+    """torch's own layers stay modules, as convx's do; what others made of them is looked into."""
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        package = type(module).__module__.partition(".")[0]
+        return package in ("torch", "convx") and not isinstance(module, nn.Sequential)
+
+
+def trace(model: nn.Module, inputs: Inputs) -> fx.GraphModule:
+    """A module of the tensors of such calls alone. Raises what fx raises where it can't follow the model."""
+    if "forward" in vars(model) or _has_hooks(model):
+        raise TypeError("the model's forward was replaced on the instance, or it has hooks of its own")
+    names = ", ".join(f"tensor_{place}" for place in range(len(inputs)))
+    space: dict[str, Any] = {"arguments": inputs.arguments}
+    # By a function that has so many parameters: torch.fx makes a proxy for each.
+    exec(
+        f"def forward(self, {names}):\n"
+        f"    args, kwargs = arguments([{names}])\n"
+        f"    return super(type(self), self).forward(*args, **kwargs)\n",
+        space,
+    )
+    kind = type(model)
+    model.__class__ = type(kind.__name__, (kind,), {"forward": space["forward"]})
+    try:
+        graph = _Tracer().trace(model)
+    finally:
+        model.__class__ = kind
+    return fx.GraphModule(model, graph, kind.__name__)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of images with padding of zeros."""
+
+    node: fx.Node
+    name: str
+    layer: nn.Conv2d
+
+    @property
+    def input(self) -> fx.Node:
+        """As the graph has it by now."""
+        return _first(self.node)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Batch norm with statistics that are known: y = x * scale + shift, for each channel, in float64."""
+
+    input: fx.Node
+    scale: Tensor
+    shift: Tensor
+
+
+class Reader:
+    """Says what nodes of a graph module are."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module = module
+
+    def layer(self, node: fx.Node) -> nn.Module | None:
+        return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+    def convolutions(self) -> Iterator[Convolution]:
+        for node in self.module.graph.nodes:
+            layer = self.layer(node)
+            if not isinstance(layer, nn.Conv2d) or _has_hooks(layer) or layer.padding_mode != "zeros":
+                continue
+            if type(layer) is convx.nn.Conv2d or not cannot_swap(layer):
+                yield Convolution(node, str(node.target), layer)
+
+    def writes_to_input(self) -> bool:
+        """Whether callers find their tensors changed."""
+        nodes = [node for node in self.module.graph.nodes if self.writes(node) and node.args]
+        return any(isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder" for node in nodes)
+
+    def norm(self, node: fx.Node) -> Norm | None:
+        layer: Any = self.layer(node)
+        if layer is not None:
+            known = type(layer) in (nn.BatchNorm2d, nn.SyncBatchNorm) and not _has_hooks(layer)
+            if not known or layer.training or layer.running_mean is None:
+                return None
+            return _norm(
+                _first(node), layer.running_mean, layer.running_var, layer.weight, layer.bias, layer.eps
+            )
+        if node.op != "call_function" or node.target is not F.batch_norm:
+            return None
+        of = _bound(node, "input running_mean running_var weight bias training momentum eps")
+        mean, variance = self._constant(of.get("running_mean")), self._constant(of.get("running_var"))
+        if of.get("training", False) is not False or mean is None or variance is None:
+            return None
+        weight, bias = self._constant(of.get("weight")), self._constant(of.get("bias"))
+        if (weight is None) != (of.get("weight") is None) or (bias is None) != (of.get("bias") is None):
+            return None  # one that the graph computes
+        return _norm(of["input"], mean, variance, weight, bias, of.get("eps", 1e-5))
+
+    def activation(self, node: fx.Node) -> str | None:
+        """Of one operand."""
+        layer = self.layer(node)
+        if layer is not None:
+            if _has_hooks(layer):
+                return None
+            if isinstance(layer, nn.GELU) and layer.approximate != "none":
+                return None
+            if type(layer) is nn.Hardtanh and (layer.min_val, layer.max_val) == (0, 6):
+                return "relu6"
+            return _MODULES_OF_ACTIVATIONS.get(type(layer))
+        if node.op not in ("call_function", "call_method"):
+            return None
+        if node.target is F.hardtanh:
+            of = _bound(node, "input min_val max_val inplace")
+            return "relu6" if (of.get("min_val"), of.get("max_val")) == (0, 6) else None
+        if node.target is F.gelu and node.kwargs.get("approximate", "none") != "none":
+            return None
+        return _FUNCTIONS_OF_ACTIVATIONS.get(node.target)
+
+    def sum(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+        """Of two tensors that the graph computes. Whether they have one shape is not known."""
+        if node.op not in ("call_function", "call_method") or node.target not in _ADDITIONS:
+            return None
+        if len(node.args) != 2 or node.kwargs:
+            return None
+        first, second = node.args
+        return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
+
+    def reads_rank(self, node: fx.Node) -> bool:
+        """Whether it asks a tensor for its number of dimensions, as checks of arguments do."""
+        if node.op == "call_function" and node.target is getattr:
+            return node.args[1] == "ndim"
+        return node.op == "call_method" and node.target in ("dim", "ndimension")
+
+    def is_identity(self, node: fx.Node) -> bool:
+        """What does nothing in evaluation."""
+        layer = self.layer(node)
+        if layer is not None:
+            drops = isinstance(layer, nn.modules.dropout._DropoutNd) and not layer.training
+            return (drops or type(layer) is nn.Identity) and not _has_hooks(layer)
+        if node.op != "call_function":
+            return False
+        if node.target in (F.dropout, F.dropout2d):
+            return _bound(node, "input p training").get("training", True) is False
+        if getattr(node.target, "__name__", "") == "stochastic_depth":
+            return _bound(node, "input p mode training").get("training", True) is False
+        return False
+
+    def writes(self, node: fx.Node) -> bool:
+        """Whether it changes a tensor in place, as far as can be told."""
+        layer = self.layer(node)
+        if layer is not None:
+            return bool(getattr(layer, "inplace", False)) or layer.training
+        if node.op == "call_method":
+            name = str(node.target)
+            return name.endswith("_") and not name.endswith("__")
+        if node.op != "call_function":
+            return False
+        name = getattr(node.target, "__name__", "")
+        in_place = name.endswith("_") or (name.startswith("i") and hasattr(operator, f"__{name}__"))
+        return in_place or name == "setitem" or node.kwargs.get("inplace") is True or "out" in node.kwargs
+
+    def is_fresh(self, node: fx.Node) -> bool:
+        """Whether its memory is its own when it has been computed."""
+        layer = self.layer(node)
+        if layer is not None:
+            kinds = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Linear)
+            activates = self.activation(node) is not None
+            return isinstance(layer, kinds) or (activates and not self.writes(node))
+        if node.op != "call_function":
+            return False
+        return node.target in _FRESH or (self.activation(node) is not None and not self.writes(node))
+
+    def _constant(self, value: Any) -> Tensor | None:
+        if not (isinstance(value, fx.Node) and value.op == "get_attr"):
+            return None
+        owner, _, name = str(value.target).rpartition(".")
+        found = getattr(self.module.get_submodule(owner), name)
+        return found if isinstance(found, Tensor) else None
+
+
+def _norm(
+    input: Any, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Norm:
+    with torch.no_grad():
+        scale = (variance.double() + eps).rsqrt()
+        if weight is not None:
+            scale = scale * weight.double()
+        shift = -mean.double() * scale
+        if bias is not None:
+            shift = shift + bias.double()
+    return Norm(input, scale, shift)
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    return any(
+        getattr(layer, name)
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    )
+
+
+def _first(node: fx.Node) -> Any:
+    return node.args[0] if node.args else next(iter(node.kwargs.values()))
+
+
+def _bound(node: fx.Node, names: str) -> dict[str, Any]:
+    """The arguments of a function by name."""
+    return {**dict(zip(names.split(), node.args, strict=False)), **node.kwargs}

@@ -1,0 +1,91 @@
+"""The convolution layer of optimized models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import convx.nn
+from convx import functional
+from convx._errors import InvalidArgument
+from convx.optimize.graph import Norm
+
+
+class FusedConv2d(convx.nn.Conv2d):
+    """convx.nn.Conv2d that may add a second input, a skip connection, before or after the activation."""
+
+    adds_residual = False
+    residual_after_activation = False
+
+    @classmethod
+    def of(
+        cls,
+        layer: nn.Conv2d,
+        norm: Norm | None,
+        activation: str,
+        adds_residual: bool,
+        residual_after_activation: bool,
+    ) -> FusedConv2d:
+        """The layer with all that follows it; the layer's own parameters where no norm goes into them."""
+        padding: Any = layer.padding
+        with torch.device("meta"):
+            made = cls(
+                layer.in_channels,
+                layer.out_channels,
+                layer.kernel_size,
+                layer.stride,
+                padding,
+                layer.dilation,
+                layer.groups,
+                bias=False,
+                activation=activation,
+                algorithm=getattr(layer, "algorithm", "auto"),
+            )
+        weight: Any = layer.weight
+        bias: Any = layer.bias
+        if norm is not None:
+            weight, bias = _folded(weight, bias, norm)
+        made.weight, made.bias = weight, bias
+        made.adds_residual, made.residual_after_activation = adds_residual, residual_after_activation
+        return made.eval()
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        if residual is None:
+            return super().forward(input)
+        packed = self._packed
+        if packed is not None:
+            packed.keeps = not self.training
+        after = self.residual_after_activation
+        rest: Any = (self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        choice = {"algorithm": self.algorithm, "packed": packed}
+        try:
+            return functional.conv2d(
+                input,
+                *rest,
+                activation=self.activation,
+                residual=residual,
+                residual_after_activation=after,
+                **choice,  # type: ignore[arg-type]
+            )
+        except InvalidArgument:  # of another shape or dtype than with the example input: torch adds it
+            first = self.activation if after else "none"
+            output = functional.conv2d(input, *rest, activation=first, **choice) + residual  # type: ignore[arg-type]
+            activates = not after and self.activation != "none"
+            return getattr(nn.functional, self.activation)(output) if activates else output
+
+    def extra_repr(self) -> str:
+        if not self.adds_residual:
+            return super().extra_repr()
+        place = "after" if self.residual_after_activation else "before"
+        return f"{super().extra_repr()}, residual {place} the activation"
+
+
+def _folded(weight: nn.Parameter, bias: nn.Parameter | None, norm: Norm) -> tuple[nn.Parameter, nn.Parameter]:
+    """In float64, and rounded once."""
+    scaled = weight.double() * norm.scale.view(-1, 1, 1, 1)
+    shift = norm.shift if bias is None else norm.shift + bias.double() * norm.scale
+    in_layout = torch.empty_like(weight).copy_(scaled)
+    made = in_layout, shift.to(weight.dtype)
+    return nn.Parameter(made[0], requires_grad=False), nn.Parameter(made[1], requires_grad=False)

@@ -1,0 +1,89 @@
+"""The module that convx.optimize returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from convx._arguments import is_channels_last
+from convx.optimize.cuda_graphs import CudaGraphs
+from convx.optimize.inputs import Inputs
+from convx.optimize.report import OptimizationReport
+
+FORMATS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+class OptimizedModel(nn.Module):
+    """A model for inference alone, as convx.optimize has made it; called as the model that it was made of.
+
+    Tensors of any size and layout that the model takes, in the places where the example input had them; other
+    arguments have to be those of the example, for the model may do something else with others
+    (convx.InvalidArgument says so). On a GPU, where no gradient is needed, a call replays a
+    CUDA graph: the first call with inputs of a new kind (sizes, strides, dtype) captures one, and the least
+    recently used is given up where there are more than asked for. Results are the caller's own. Weights may
+    be written to: graphs are captured anew then. Copies, pickles and state_dict work as of any module; the
+    state_dict has the folded weights.
+
+    Attributes:
+        network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
+            not follow it.
+        report: convx.OptimizationReport.
+    """
+
+    def __init__(self, network: nn.Module, inputs: Inputs | None, layout: str, graphs: int) -> None:
+        super().__init__()
+        self.network = network
+        self.layout = layout
+        self.report: OptimizationReport | None = None
+        self.graphs = CudaGraphs(graphs)
+        self._inputs = inputs  # that network takes; None where it takes what the model does
+        super().train(False)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._inputs is None:
+            return self._run(*args, **kwargs)
+        tensors = self._inputs.tensors(args, kwargs)
+        if self.graphs.can_serve(tensors):
+            return self.graphs.call(self.network, self._run, tensors)
+        return self._run(*tensors)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if self.layout not in FORMATS:
+            return self.network(*args, **kwargs)
+        given = "channels_last" if any(map(is_channels_last_image, tree_leaves((args, kwargs)))) else "nchw"
+        args, kwargs = in_layout((args, kwargs), self.layout)
+        return in_layout(self.network(*args, **kwargs), given)
+
+    def train(self, mode: bool = True) -> OptimizedModel:
+        if mode:
+            raise RuntimeError(
+                "an optimized model is for inference, with batch norms in its filters; train the model that "
+                "it was made of, and optimize that again"
+            )
+        super().train(False)
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self.graphs.forget()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        self.graphs.forget()
+        return super().load_state_dict(*args, **kwargs)
+
+
+def is_channels_last_image(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 4 and is_channels_last(value)
+
+
+def in_layout(values: Any, layout: str) -> Any:
+    """With all images in it; everything else as it is."""
+
+    def moved(each: Any) -> Any:
+        is_image = isinstance(each, Tensor) and each.dim() == 4
+        return each.contiguous(memory_format=FORMATS[layout]) if is_image else each
+
+    return tree_map(moved, values)

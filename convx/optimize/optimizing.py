@@ -1,0 +1,189 @@
+"""convx.optimize itself: follow the model, fuse, choose a layout, check."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.passes.shape_prop import ShapeProp
+from torch.utils._pytree import tree_leaves, tree_map
+
+import convx.nn
+from convx import _layers, _planning
+from convx._errors import InvalidArgument
+from convx.convert import cannot_swap, convert_, shape_of
+from convx.optimize.check import Reference, copied
+from convx.optimize.fuse import fuse
+from convx.optimize.graph import Reader, trace
+from convx.optimize.inputs import Inputs
+from convx.optimize.model import FORMATS, OptimizedModel, in_layout, is_channels_last_image
+from convx.optimize.report import FusionReport, OptimizationReport
+from convx.tune.turns import compare
+
+_LAYOUTS = ("auto", "as given", *FORMATS)
+_GAIN = 1.03  # of another layout than the input's, which has to be worth the copies
+_TURNS = 9
+
+
+@dataclass(frozen=True)
+class _Network:
+    """What runs instead of a model."""
+
+    module: Any
+    inputs: Inputs | None  # that it takes; None where it takes what the model does
+    fused: dict[str, tuple[str, ...]]  # into each layer, by its name
+    reason: str = ""  # why nothing is
+
+
+def optimize(
+    model: nn.Module, example_input: Any, *, layout: str = "auto", cuda_graphs: int = 8
+) -> OptimizedModel:
+    """A copy of a model that is faster at inference; the model stays as it is.
+
+    Batch norms go into the filters of the convolutions before them; activations and skip connections are done
+    by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the method
+    that is expected to be the fastest with all that it has to do. On GPUs the whole is replayed as a CUDA
+    graph. The copy is run on the example input beside the model and checked against float64.
+
+    Args:
+        model: any module; it is looked at as it is in evaluation mode. What torch.fx can't follow, as
+            branches on values, is run layer by layer as by convx.convert_; the report has the reason.
+        example_input: a tensor, a tuple of positional or a dict of keyword arguments, on the model's device.
+            Other sizes work too; choices by time are made with this one.
+        layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
+            as given or the other one, whichever is faster on the example input. Results have the layout that
+            the input has where it is not "as given".
+        cuda_graphs: how many graphs are kept, one for each kind of input; 0 for none. Nothing on CPUs.
+
+    Returns:
+        convx.OptimizedModel, in evaluation mode; `print(optimized.report)` says what was done and gained.
+
+    Raises:
+        TypeError: model is not a module. convx.InvalidArgument: no such layout or number of graphs.
+        RuntimeError: results differ from the model's by more than twice the model's own error.
+
+    >>> import torch, convx
+    >>> model = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 16, 3, padding=1, bias=False), torch.nn.BatchNorm2d(16), torch.nn.ReLU6()
+    ... ).eval()
+    >>> x = torch.randn(1, 3, 32, 32)
+    >>> optimized = convx.optimize(model, x)
+    >>> optimized.report.rows[0].fused
+    ('batch norm', 'relu6')
+    >>> bool((optimized(x) - model(x)).abs().max() < 1e-4)
+    True
+    """
+    _layers.require_module("model", model)
+    if layout not in _LAYOUTS:
+        raise InvalidArgument(f"layout must be one of {', '.join(_LAYOUTS)}; got {layout!r}")
+    if isinstance(cuda_graphs, bool) or not isinstance(cuda_graphs, int) or cuda_graphs < 0:
+        raise InvalidArgument(f"cuda_graphs must be a number of graphs, 0 or more; got {cuda_graphs!r}")
+    with torch.inference_mode(False), torch.no_grad():
+        native = copy.deepcopy(model).eval().requires_grad_(False)
+        args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
+        reference = Reference(native, args, kwargs)
+        network = _network(native, reference, args, kwargs)
+        # What a CUDA graph writes to is its own.
+        keeps_input = not network.reason and not Reader(network.module).writes_to_input()
+        candidates = {
+            name: OptimizedModel(
+                _moved(network.module, name), network.inputs, name, cuda_graphs if keeps_input else 0
+            )
+            for name in _candidates(layout, args, kwargs)
+        }
+        models: dict[str, nn.Module] = {"native": native, **candidates}
+        times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
+        chosen = _choose(times, list(candidates))
+        optimized = candidates[chosen]
+        error = reference.error_of(optimized)
+        if wrong := reference.disagrees(error):
+            raise RuntimeError(
+                f"the optimized model is not used: {wrong}; convx.convert_ may do for this model"
+            )
+        optimized.report = OptimizationReport(
+            rows=_rows(optimized, network, args, kwargs),
+            reason=network.reason,
+            layout=chosen,
+            cuda_graphs=len(optimized.graphs) > 0,
+            native_us=times["native"],
+            optimized_us=times[chosen],
+            native_error=reference.error,
+            optimized_error=error,
+        )
+    return optimized
+
+
+def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> _Network:
+    try:
+        inputs = Inputs(model, args, kwargs)
+        module = trace(copy.deepcopy(model), inputs)
+        ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
+        fused = fuse(module)
+        # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
+        wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
+    except Exception as error:  # whatever a model's own code raises when it is given a proxy
+        wrong = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if wrong:
+        module, inputs, fused = copy.deepcopy(model), None, {}  # type: ignore[assignment]
+    convert_(module)
+    return _Network(module, inputs, fused, wrong)
+
+
+def _candidates(layout: str, args: Any, kwargs: Any) -> list[str]:
+    if layout != "auto":
+        return [layout]
+    images = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor) and each.dim() == 4]
+    if not images:
+        return ["as given"]
+    return ["as given", "nchw" if any(map(is_channels_last_image, images)) else "channels_last"]
+
+
+def _moved(module: nn.Module, layout: str) -> nn.Module:
+    """With filters in the layout."""
+    if layout not in FORMATS:
+        return module
+    moved: nn.Module = copy.deepcopy(module).to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
+    return moved
+
+
+def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
+    tensors = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor))
+    device = next((each.device for each in tensors), torch.device("cpu"))
+    compare(calls, device, 1, 2)  # choices, packed filters and graphs are made
+    return compare(calls, device, _TURNS, 1).us
+
+
+def _choose(times: dict[str, float], candidates: list[str]) -> str:
+    own, *others = candidates
+    return min(candidates, key=lambda name: times[name] * (1.0 if name == own else _GAIN)) if others else own
+
+
+def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
+    given: Any = (args, kwargs) if network.inputs is None else (network.inputs.tensors(args, kwargs), {})
+    if optimized.layout in FORMATS:
+        given = in_layout(given, optimized.layout)
+    layers = _layers.convolutions(optimized.network)
+    calls = _layers.record_calls(optimized.network, list(layers), *given)
+    rows = []
+    for layer, names in layers.items():
+        if network.inputs is not None and not calls[layer]:
+            continue  # the graph reads something of it, and calls a fused layer instead
+        is_convx = isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d))
+        reason = "" if is_convx else cannot_swap(layer) or "no method of convx beside native runs it"
+        method = "" if reason else _methods(layer, calls[layer])
+        shape = shape_of(layer, calls[layer])
+        rows.append(FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason))
+    return tuple(rows)
+
+
+def _methods(layer: Any, calls: list[_layers.Call]) -> str:
+    select = _planning.core().select
+    plans = [
+        select(_layers.problem(layer, call), _planning.device(call.device), layer.algorithm).plan
+        for call in calls
+    ]
+    return ", ".join(dict.fromkeys(f"{plan.method}/{plan.candidate}".rstrip("/") for plan in plans))

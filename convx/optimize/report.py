@@ -1,0 +1,71 @@
+"""What convx.optimize did to a model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from convx.explain import aligned
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """One convolution layer."""
+
+    name: str
+    shape: str
+    fused: tuple[str, ...]
+    """What its kernel does beside the convolution, in order: "batch norm", "relu6", "residual"."""
+    method: str
+    """The method and kernel planned for the example input; empty where the layer was left."""
+    reason: str
+    """Why the layer was left; empty where it is run by convx."""
+
+
+@dataclass(frozen=True)
+class OptimizationReport:
+    """The convolution layers of an optimized model, and what the whole of it gains; prints as a table."""
+
+    rows: tuple[FusionReport, ...]
+    reason: str
+    """Why nothing could be fused: what torch.fx said; empty where it could follow the model."""
+    layout: str
+    """The layout that convolutions work in: "nchw" or "channels_last"; "as given" follows the input."""
+    cuda_graphs: bool
+    native_us: float
+    """Microseconds of a call of the model on the example input, and of the optimized one, in turns."""
+    optimized_us: float
+    native_error: float
+    """Of the results for the example input, against float64, in the norm over all; nan where the model can't
+    be run in float64, and optimized_error is the distance between the two models then."""
+    optimized_error: float
+
+    @property
+    def times_faster(self) -> float:
+        return self.native_us / self.optimized_us
+
+    @property
+    def left(self) -> tuple[FusionReport, ...]:
+        return tuple(row for row in self.rows if row.reason)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        table = [("layer", "shape", "with", "method")]
+        for row in self.rows:
+            left = f"left: {row.reason}" if row.reason else row.method
+            table.append((row.name, row.shape, ", ".join(row.fused) or "-", left))
+        lines = [*aligned(table)]
+        if self.reason:
+            lines.append(f"nothing is fused, layers are run one by one: {self.reason}")
+        graphs = ", as a CUDA graph" if self.cuda_graphs else ""
+        lines += [
+            f"{len(self.rows) - len(self.left)} of {len(self.rows)} convolution layers run by convx, "
+            f"layout {self.layout}{graphs}",
+            f"{self.native_us:.0f} us natively, {self.optimized_us:.0f} optimized: "
+            f"{self.times_faster:.2f} times as fast",
+            f"error {self.native_error:.1e} natively, {self.optimized_error:.1e} optimized",
+        ]
+        return "\n".join(lines)
