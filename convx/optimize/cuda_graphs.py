@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from convx.operators import autocast
 from convx.optimize.check import copied
 from convx.tune.replays import no_collector
 
+_version = attrgetter("_version")
 _WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
 
 
@@ -41,7 +44,8 @@ class _Captured:
         for own, given in zip(self._inputs, tensors, strict=True):
             own.copy_(given)
         self._graph.replay()
-        return tree_map(copied, self._outputs)
+        outputs = self._outputs
+        return outputs.clone() if isinstance(outputs, Tensor) else tree_map(copied, outputs)
 
 
 class CudaGraphs:
@@ -61,8 +65,8 @@ class CudaGraphs:
         self._captured: OrderedDict[Any, _Captured] = OrderedDict()
         self._pool: Any = None
         self._weights: list[Tensor] = []
-        self._versions: tuple[int | None, ...] = ()
-        self._done: torch.cuda.Event | None = None
+        self._versions: list[int] = []
+        self._stream: torch.cuda.Stream | None = None  # of the last call
 
     def __len__(self) -> int:
         return len(self._captured)
@@ -84,18 +88,20 @@ class CudaGraphs:
     def call(self, model: nn.Module, run: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
         """run(*tensors), by the graph for such tensors. model: whose weights run reads."""
         device = tensors[0].device
-        key = (device, _settings(), *((each.shape, each.stride(), each.dtype) for each in tensors))
+        key = (device, _settings(), *[(each.shape, each.stride(), each.dtype) for each in tensors])
         # What is kept from a call in inference mode is there for calls outside of it too.
-        with self._lock, torch.cuda.device(device), torch.inference_mode(False), torch.no_grad():
+        with self._lock, _on(device), torch.inference_mode(False), torch.no_grad():
             self._check_weights(model)
-            if self._done is not None:
-                torch.cuda.current_stream().wait_event(self._done)
+            self._follow(torch.cuda.current_stream(device))
             graph = self._captured.get(key) or self._capture(key, run, tensors)
             self._captured.move_to_end(key)
-            result = graph.replay(tensors)
-            self._done = torch.cuda.Event()
-            self._done.record()
-            return result
+            return graph.replay(tensors)
+
+    def _follow(self, stream: torch.cuda.Stream) -> None:
+        """The call before is to be done with what graphs read and write."""
+        if self._stream is not None and self._stream != stream:
+            stream.wait_stream(self._stream)
+        self._stream = stream
 
     def _capture(self, key: Any, run: Callable[..., Any], tensors: Sequence[Tensor]) -> _Captured:
         while len(self._captured) >= self._most:
@@ -109,12 +115,18 @@ class CudaGraphs:
     def _check_weights(self, model: nn.Module) -> None:
         """Graphs hold the filters that were packed for them: weights that were written to need new ones."""
         if not self._weights:
-            self._weights = [*model.parameters(), *model.buffers()]
-        versions = tuple(map(version_of, self._weights))
+            # Of those that were made in inference mode nobody counts writes.
+            every = (*model.parameters(), *model.buffers())
+            self._weights = [each for each in every if version_of(each) is not None]
+        versions = list(map(_version, self._weights))
         if versions != self._versions:
             torch.cuda.synchronize()
             self._captured.clear()
             self._versions = versions
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    return nullcontext() if torch.cuda.current_device() == device.index else torch.cuda.device(device)
 
 
 def _settings() -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,10 @@ from convx.optimize.report import FusionReport, OptimizationReport
 from convx.tune.turns import compare
 
 _LAYOUTS = ("auto", "as given", *FORMATS)
-_GAIN = 1.03  # of another layout than the input's, which has to be worth the copies
+_GAIN = 1.03  # that another candidate than the first has to have, which is what measurements differ by
 _TURNS = 9
+_OWN = "torch's own layers"
+_TORCH_IS_FASTER = "torch's own layers take less time together"
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,21 @@ def optimize(
         network = _network(native, reference, args, kwargs)
         # What a CUDA graph writes to is its own.
         keeps_input = not network.reason and not Reader(network.module).writes_to_input()
+        graphs = cuda_graphs if keeps_input else 0
+        layouts = _candidates(layout, args, kwargs)
         candidates = {
-            name: OptimizedModel(
-                _moved(network.module, name), network.inputs, name, cuda_graphs if keeps_input else 0
-            )
-            for name in _candidates(layout, args, kwargs)
+            name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs)
+            for name in layouts
         }
+        if network.inputs is not None:
+            unchanged = trace(copy.deepcopy(native), network.inputs)
+            candidates[_OWN] = OptimizedModel(unchanged, network.inputs, "as given", graphs)
         models: dict[str, nn.Module] = {"native": native, **candidates}
         times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
         chosen = _choose(times, list(candidates))
         optimized = candidates[chosen]
+        if chosen == _OWN:
+            network = replace(network, fused={}, reason=_TORCH_IS_FASTER)
         error = reference.error_of(optimized)
         if wrong := reference.disagrees(error):
             raise RuntimeError(
@@ -107,7 +114,7 @@ def optimize(
         optimized.report = OptimizationReport(
             rows=_rows(optimized, network, args, kwargs),
             reason=network.reason,
-            layout=chosen,
+            layout=optimized.layout,
             cuda_graphs=len(optimized.graphs) > 0,
             native_us=times["native"],
             optimized_us=times[chosen],
@@ -128,9 +135,11 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
     except Exception as error:  # whatever a model's own code raises when it is given a proxy
         wrong = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if wrong:
-        module, inputs, fused = copy.deepcopy(model), None, {}  # type: ignore[assignment]
+        converted = copy.deepcopy(model)
+        convert_(converted)
+        return _Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    return _Network(module, inputs, fused, wrong)
+    return _Network(module, inputs, fused)
 
 
 def _candidates(layout: str, args: Any, kwargs: Any) -> list[str]:
@@ -159,7 +168,7 @@ def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
 
 def _choose(times: dict[str, float], candidates: list[str]) -> str:
     own, *others = candidates
-    return min(candidates, key=lambda name: times[name] * (1.0 if name == own else _GAIN)) if others else own
+    return min([own, *others], key=lambda name: times[name] * (1.0 if name == own else _GAIN))
 
 
 def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
@@ -173,7 +182,7 @@ def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) 
         if network.inputs is not None and not calls[layer]:
             continue  # the graph reads something of it, and calls a fused layer instead
         is_convx = isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d))
-        reason = "" if is_convx else cannot_swap(layer) or "no method of convx beside native runs it"
+        reason = "" if is_convx else cannot_swap(layer) or network.reason or "no method of convx runs it"
         method = "" if reason else _methods(layer, calls[layer])
         shape = shape_of(layer, calls[layer])
         rows.append(FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason))

@@ -28,7 +28,7 @@ class OptimizationReport:
 
     rows: tuple[FusionReport, ...]
     reason: str
-    """Why nothing could be fused: what torch.fx said; empty where it could follow the model."""
+    """Why nothing is fused; empty where the model could be followed and that is faster."""
     layout: str
     """The layout that convolutions work in: "nchw" or "channels_last"; "as given" follows the input."""
     cuda_graphs: bool
@@ -59,7 +59,7 @@ class OptimizationReport:
             table.append((row.name, row.shape, ", ".join(row.fused) or "-", left))
         lines = [*aligned(table)]
         if self.reason:
-            lines.append(f"nothing is fused, layers are run one by one: {self.reason}")
+            lines.append(f"nothing is fused: {self.reason}")
         graphs = ", as a CUDA graph" if self.cuda_graphs else ""
         lines += [
             f"{len(self.rows) - len(self.left)} of {len(self.rows)} convolution layers run by convx, "

@@ -16,9 +16,11 @@ from models import enliven, timm_network, torchvision_network
 from torch import Tensor, nn
 
 import convx
+from convx.optimize import optimizing
 from convx.optimize.layers import FusedConv2d
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
+_measured = optimizing._times
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": lambda: nn.ReLU(inplace=True),
     "relu6": lambda: nn.ReLU6(inplace=True),
@@ -31,6 +33,19 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 @pytest.fixture(autouse=True)
 def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.fixture(autouse=True)
+def _fused_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of small layers take as long as chance has it."""
+    monkeypatch.setattr(optimizing, "_times", times_by_order)
+
+
+def times_by_order(calls: dict[str, Any], *_: Any) -> dict[str, float]:
+    own, first, *others = calls
+    for call in calls.values():
+        call()
+    return {own: 2.0, first: 1.0, **dict.fromkeys(others, 3.0)}
 
 
 def block(channels: int = 12, groups: int = 1, activation: str = "relu", bias: bool = False) -> nn.Sequential:
@@ -420,7 +435,39 @@ def test_wrong_results_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
         convx.optimize(block(), image())
 
 
-def test_the_report() -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_torchs_own_layers_where_they_are_faster(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(calls: dict[str, Any], *_: Any) -> dict[str, float]:
+        return {**dict.fromkeys(calls, 2.0), list(calls)[-1]: 1.0}
+
+    monkeypatch.setattr(optimizing, "_times", times)
+    optimized = optimized_agrees(block().to(device), image(device))
+    report = optimized.report
+    assert report is not None and fused(optimized) == [()] and report.layout == "as given"
+    assert "torch's own layers take less time" in str(report) and report.left == report.rows
+    assert type(optimized.network.get_submodule("0")) is nn.Conv2d
+
+
+def test_layouts_are_chosen_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def times(calls: dict[str, Any], *arguments: Any) -> dict[str, float]:
+        seen.append(list(calls))
+        assert all(each > 0 for each in _measured(calls, *arguments).values())
+        return {name: 1.0 if name in LAYOUTS else 1.02 for name in calls}
+
+    monkeypatch.setattr(optimizing, "_times", times)
+    for layout, other in (("nchw", "channels_last"), ("channels_last", "nchw")):
+        for options in ({}, {"layout": "as given"}):
+            report = optimized_agrees(block(), image(layout=layout), **options).report
+            assert report is not None and report.layout == "as given"  # 2 % are no difference
+            expected = ["native", "as given", *(() if options else (other,)), "torch's own layers"]
+            assert seen.pop() == expected
+
+
+def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizing, "_times", _measured)
+    monkeypatch.setattr(optimizing, "_choose", lambda times, candidates: candidates[0])
     report = convx.optimize(nn.Sequential(*block(), nn.Flatten(1)), image()).report
     assert report is not None and not report.left and report.times_faster > 0
     text = str(report)
