@@ -1,4 +1,4 @@
-"""Optimized models against programs that nobody wrote: layers, branches, writing in place, drawn at random."""
+"""Optimized models against programs that nobody wrote: layers, branches, writing in place, at random."""
 
 from __future__ import annotations
 
