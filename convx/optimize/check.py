@@ -21,7 +21,7 @@ class Reference:
     """What a model gives for the example input, and what it would give in float64."""
 
     def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
-        self._given = (args, kwargs)
+        self._given = tree_map(copied, (args, kwargs))
         self._own = self._results(model)
         try:
             self._exact = self._results(copy.deepcopy(model).double(), tree_map(_double, self._given))
@@ -30,7 +30,7 @@ class Reference:
         self.error = math.nan if self._exact is None else _distance(self._own, self._exact)
 
     def _results(self, model: nn.Module, given: Any = None) -> Any:
-        args, kwargs = tree_map(copied, given or self._given)  # layers in place may write to them
+        args, kwargs = tree_map(copied, given or self._given)  # a model may write to them
         return model(*args, **kwargs)
 
     def error_of(self, model: nn.Module) -> float:

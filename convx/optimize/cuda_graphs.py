@@ -56,7 +56,7 @@ class CudaGraphs:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self.forget()
 
     def forget(self) -> None:
@@ -72,11 +72,11 @@ class CudaGraphs:
         return len(self._captured)
 
     def __reduce__(self) -> tuple[type[CudaGraphs], tuple[int]]:
-        return CudaGraphs, (self._most,)
+        return CudaGraphs, (self.most,)
 
     def can_serve(self, tensors: Sequence[Tensor]) -> bool:
         """All of one GPU, with nothing about that wants to see operators."""
-        if self._most == 0 or not tensors:
+        if self.most == 0 or not tensors:
             return False
         first = tensors[0].device
         if first.type != "cuda" or any(each.device != first for each in tensors):
@@ -104,7 +104,7 @@ class CudaGraphs:
         self._stream = stream
 
     def _capture(self, key: Any, run: Callable[..., Any], tensors: Sequence[Tensor]) -> _Captured:
-        while len(self._captured) >= self._most:
+        while len(self._captured) >= self.most:
             torch.cuda.synchronize()  # before memory of a graph that still runs is given back
             self._captured.popitem(last=False)
         if not self._captured:  # a pool that no graph has any more can't be captured into

@@ -84,7 +84,7 @@ def _take(reader: Reader, chain: Chain, node: fx.Node) -> bool:
 
 
 def _has_same_shape(one: fx.Node, other: fx.Node) -> bool:
-    """With the example input; None where the graph was not run on one."""
+    """With the example input."""
     shapes = [getattr(node.meta.get("tensor_meta"), "shape", None) for node in (one, other)]
     return shapes[0] is not None and shapes[0] == shapes[1]
 
@@ -96,9 +96,10 @@ def _can_move(reader: Reader, chain: Chain) -> bool:
     node = chain.convolution.node.next
     while node is not chain.last:
         if node not in chain.nodes and reader.writes(node):
-            written = node.args[0] if node.args else None
-            is_own = isinstance(written, fx.Node) and reader.is_fresh(written)
-            if not is_own or any(each is written or not _is_apart(reader, each) for each in reads):
+            written = reader.written(node)
+            if written is None or not reader.is_fresh(written):
+                return False
+            if any(each is written or not _is_apart(reader, each) for each in reads):
                 return False
         node = node.next
     return True

@@ -37,16 +37,8 @@ _FUNCTIONS_OF_ACTIVATIONS: dict[Any, str] = {
 # Functions that give memory of their own, whatever they are given: what they return is nobody else's.
 _FRESH: frozenset[Any] = frozenset(
     (
-        *(
-            operator.add,
-            operator.sub,
-            operator.mul,
-            operator.truediv,
-            torch.add,
-            torch.sub,
-            torch.mul,
-            torch.cat,
-        ),
+        *(operator.add, operator.sub, operator.mul, operator.truediv),
+        *(torch.add, torch.sub, torch.mul, torch.cat),
         *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
     )
 )
@@ -55,6 +47,8 @@ _FRESH: frozenset[Any] = frozenset(
 class _Tracer(fx.Tracer):
     """torch's own layers stay modules, as convx's do; what others made of them is looked into."""
 
+    proxy_buffer_attributes = True  # what is done to buffers is seen too
+
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         package = type(module).__module__.partition(".")[0]
         return package in ("torch", "convx") and not isinstance(module, nn.Sequential)
@@ -62,8 +56,12 @@ class _Tracer(fx.Tracer):
 
 def trace(model: nn.Module, inputs: Inputs) -> fx.GraphModule:
     """A module of the tensors of such calls alone. Raises what fx raises where it can't follow the model."""
-    if "forward" in vars(model) or _has_hooks(model):
-        raise TypeError("the model's forward was replaced on the instance, or it has hooks of its own")
+    tracer = _Tracer()
+    if "forward" in vars(model):
+        raise TypeError("the model's forward was replaced on the instance")
+    for name, module in model.named_modules():
+        if _has_hooks(module) and (module is model or not tracer.is_leaf_module(module, name)):
+            raise TypeError(f"{name or 'the model'} has hooks, which would see one call alone, the tracer's")
     names = ", ".join(f"tensor_{place}" for place in range(len(inputs)))
     space: dict[str, Any] = {"arguments": inputs.arguments}
     # By a function that has so many parameters: torch.fx makes a proxy for each.
@@ -76,7 +74,7 @@ def trace(model: nn.Module, inputs: Inputs) -> fx.GraphModule:
     kind = type(model)
     model.__class__ = type(kind.__name__, (kind,), {"forward": space["forward"]})
     try:
-        graph = _Tracer().trace(model)
+        graph = tracer.trace(model)
     finally:
         model.__class__ = kind
     return fx.GraphModule(model, graph, kind.__name__)
@@ -122,10 +120,18 @@ class Reader:
             if type(layer) is convx.nn.Conv2d or not cannot_swap(layer):
                 yield Convolution(node, str(node.target), layer)
 
-    def writes_to_input(self) -> bool:
-        """Whether callers find their tensors changed."""
-        nodes = [node for node in self.module.graph.nodes if self.writes(node) and node.args]
-        return any(isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder" for node in nodes)
+    def has_effects(self) -> bool:
+        """Whether a call may leave something changed: its input, or the model's buffers."""
+        return any(self.writes(node) and not self._is_own(node) for node in self.module.graph.nodes)
+
+    def _is_own(self, node: fx.Node) -> bool:
+        """Whether its memory was made in this call, as far as can be told."""
+        while self.writes(node):
+            written = self.written(node)
+            if written is None:
+                return False
+            node = written
+        return self.is_fresh(node)
 
     def norm(self, node: fx.Node) -> Norm | None:
         layer: Any = self.layer(node)
@@ -209,6 +215,12 @@ class Reader:
         name = getattr(node.target, "__name__", "")
         in_place = name.endswith("_") or (name.startswith("i") and hasattr(operator, f"__{name}__"))
         return in_place or name == "setitem" or node.kwargs.get("inplace") is True or "out" in node.kwargs
+
+    @staticmethod
+    def written(node: fx.Node) -> fx.Node | None:
+        """What a node that writes writes to."""
+        found = node.kwargs.get("out", node.args[0] if node.args else None)
+        return found if isinstance(found, fx.Node) else None
 
     def is_fresh(self, node: fx.Node) -> bool:
         """Whether its memory is its own when it has been computed."""

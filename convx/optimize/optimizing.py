@@ -89,9 +89,9 @@ def optimize(
         args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
         reference = Reference(native, args, kwargs)
         network = _network(native, reference, args, kwargs)
-        # What a CUDA graph writes to is its own.
-        keeps_input = not network.reason and not Reader(network.module).writes_to_input()
-        graphs = cuda_graphs if keeps_input else 0
+        # A CUDA graph is run several times before its first replay, on tensors of its own.
+        can_replay = network.inputs is not None and not Reader(network.module).has_effects()
+        graphs = cuda_graphs if can_replay else 0
         layouts = _candidates(layout, args, kwargs)
         candidates = {
             name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import convx
 from convx.optimize import optimizing
+from convx.optimize.graph import Reader
 from convx.optimize.layers import FusedConv2d
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -165,6 +166,13 @@ def input_is_written_to_in_between(model: Any, x: Tensor) -> Tensor:
     return y + z  # type: ignore[no-any-return]
 
 
+def input_is_the_result_of_something_in_between(model: Any, x: Tensor) -> Tensor:
+    z = x * 1
+    y = model.first[0](z)
+    torch.add(x, x, out=z)
+    return y + x  # type: ignore[no-any-return]
+
+
 def view_of_the_input_is_written_to(model: Any, x: Tensor) -> Tensor:
     z = x * 1
     view = z[:, :6]
@@ -200,6 +208,7 @@ def other_clamp(model: Any, x: Tensor) -> Tensor:
     "run",
     [
         *(sum_of_itself, seen_twice, relu_of_what_is_seen_later, input_is_written_to_in_between),
+        input_is_the_result_of_something_in_between,
         *(view_of_the_input_is_written_to, sum_into_the_other_term, broadcast_sum, approximate_gelu),
         *(scaled_sum, other_clamp),
     ],
@@ -314,6 +323,41 @@ def test_what_torch_fx_takes_for_something_else_is_run_layer_by_layer() -> None:
     optimized = optimized_agrees(Model(run, first=block()), image())
     assert fused(optimized) == [()]
     assert optimized.report is not None and "its error on the example" in optimized.report.reason
+
+
+def test_hooks_of_what_is_looked_into_see_every_call() -> None:
+    model, seen = nn.Sequential(block()), []
+    model[0].register_forward_hook(lambda layer, args, output: seen.append(type(output)))
+    optimized = optimized_agrees(model, image())
+    assert optimized.report is not None and "0 has hooks" in optimized.report.reason
+    count = len(seen)
+    optimized(image())
+    assert len(seen) == count + 1 and set(seen) == {Tensor}
+
+
+def writes_to_its_input(model: Any, x: Tensor) -> Tensor:
+    x[:, :3].mul_(2)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def counts_calls(model: Any, x: Tensor) -> Tensor:
+    model.first[1].num_batches_tracked.add_(1)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def writes_to_its_own(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x) * 2
+    y += 1
+    return F.relu(y.add_(x), inplace=True)
+
+
+@pytest.mark.parametrize(
+    ("run", "effects"), [(writes_to_its_input, True), (counts_calls, True), (writes_to_its_own, False)]
+)
+def test_calls_with_effects_are_no_cuda_graphs(run: Callable[[Any, Tensor], Tensor], effects: bool) -> None:
+    optimized = convx.optimize(Model(run, first=block()).eval(), image())
+    assert Reader(optimized.network).has_effects() == effects  # type: ignore[arg-type]
+    assert (optimized.graphs.most == 0) == effects
 
 
 def test_other_convolutions_are_converted() -> None:
