@@ -15,7 +15,7 @@ from benchmarks.results import Record, geomean
 from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import between, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
-from convx.tune.replays import no_collector
+from convx.tune.replays import captured
 from convx.tune.turns import Compared, compare
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
@@ -113,7 +113,7 @@ def call(kind: str, model: nn.Module, x: Tensor) -> Callable[[], object]:
             result: Tensor = model(x)
             return result
 
-    return infer if kind == "inference" else _captured(infer)
+    return infer if kind == "inference" else captured(infer)
 
 
 def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
@@ -124,22 +124,6 @@ def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], 
         "convx": call("inference", convx.optimize(native, x), x),
     }
     return {**calls, "torch_graph": call("inference_graph", native, x)} if x.is_cuda else calls
-
-
-def _captured(call: Callable[[], object]) -> Callable[[], object]:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), convx.constant_filters():
-        call()
-        graph = torch.cuda.CUDAGraph()
-        with no_collector(), torch.cuda.graph(graph, stream=side):
-            alive = call()
-
-    def replay() -> object:
-        graph.replay()
-        return alive
-
-    return replay
 
 
 def _compared(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> Compared:

@@ -1,4 +1,4 @@
-"""`python -m convx info`, `demo`, `tune` and `filter`."""
+"""`python -m convx info`, `demo`, `bench`, `tune` and `filter`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ _USAGE = """usage: python -m convx <command>
 
   info    versions, build, libraries, devices, and what each method can run
   demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)
+  bench   times a network of yours: torch's, converted, optimized; and its layers (bench --help)
   tune    measures every way to run a model's convolutions here, and records the fastest (tune --help)
   filter  filters a photo: edges, blur or a filter of yours (filter --help)"""
 
@@ -24,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
         from convx.demo import main as demo
 
         return demo(rest)
+    if command == "bench":
+        from convx.bench import main as bench
+
+        return bench(rest)
     if command == "tune":
         from convx.tune.cli import main as tune
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from convx.dispatch.packed import constant_filters
+
 Call = Callable[[int], Any]
 """Runs once on one of the rotated sets of operands, and returns its result."""
 
@@ -29,6 +31,23 @@ def no_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call as the replay of a CUDA graph, with constant filters; its result is there until the next."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), constant_filters():
+        call()
+        graph = torch.cuda.CUDAGraph()
+        with no_collector(), torch.cuda.graph(graph, stream=side):
+            result = call()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
 
 
 class Replays:

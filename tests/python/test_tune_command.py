@@ -9,8 +9,8 @@ import pytest
 from torch import nn
 from tuned import own_folder
 
+from convx import _named_models
 from convx.demo import _torchvision
-from convx.tune import cli
 from convx.tune.cli import main as tune_command
 
 __all__ = ["own_folder"]
@@ -85,9 +85,9 @@ def test_names_of_timm_may_have_colons(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError(f"Unknown model {name}")
 
     name = "hf-hub:timm/resnet18.a1_in1k"
-    monkeypatch.setattr(cli, "_of_torchvision", unknown)
-    monkeypatch.setattr(cli, "_of_timm", {name: nn.Flatten()}.__getitem__)
-    assert isinstance(cli.build(name), nn.Flatten)
+    monkeypatch.setattr(_named_models, "_of_torchvision", unknown)
+    monkeypatch.setattr(_named_models, "_of_timm", {name: nn.Flatten()}.__getitem__)
+    assert isinstance(_named_models.build(name), nn.Flatten)
 
 
 def test_nothing_is_fetched_for_a_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +103,4 @@ def test_nothing_is_fetched_for_a_backbone(monkeypatch: pytest.MonkeyPatch) -> N
     torchvision = SimpleNamespace(models=SimpleNamespace(get_model_builder=builders.get))
     monkeypatch.setattr(_torchvision, "import_torchvision", lambda: torchvision)
     for name in builders:
-        assert isinstance(cli.build(name), nn.Flatten)
+        assert isinstance(_named_models.build(name), nn.Flatten)

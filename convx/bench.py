@@ -1,0 +1,134 @@
+"""`python -m convx bench MODEL`: what convx gains on a network."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from convx._named_models import add_arguments, model_and_images
+from convx.convert import convert_
+from convx.explain import aligned
+from convx.optimize import OptimizationReport, optimize
+from convx.optimize.check import Reference
+from convx.tune.replays import captured
+from convx.tune.turns import compare
+
+_TURN_US = 3000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to run the network on one batch."""
+
+    batch: int
+    way: str
+    us: float
+    """Of a call, host and device together."""
+    over_torch: tuple[float, float]
+    """Between which its time over that of torch's eager network lies with 95 % confidence."""
+    error: float
+    """Of the results, against float64, in the norm over all."""
+
+
+def ways(model: nn.Module, x: Tensor, compiled: bool) -> tuple[dict[str, Any], OptimizationReport]:
+    """The ways to run a model, torch's first, and the report of the optimized one. All are copies: calls of a
+    copy's modules take a little longer."""
+    native, converted = copy.deepcopy(model), copy.deepcopy(model)
+    convert_(converted)
+    optimized = optimize(model, x)
+    found: dict[str, Any] = {"torch": native}
+    if compiled:
+        mode = "reduce-overhead" if x.is_cuda else "default"
+        found["torch.compile"] = torch.compile(copy.deepcopy(model), mode=mode)
+    assert optimized.report is not None
+    return {**found, "converted": converted, "optimized": optimized}, optimized.report
+
+
+def measure(model: nn.Module, x: Tensor, rounds: int, compiled: bool) -> tuple[list[Row], OptimizationReport]:
+    with torch.inference_mode():
+        found, report = ways(model, x, compiled)
+        reference = Reference(model, (x,), {})
+        errors = {name: reference.error_of(way) for name, way in found.items()}
+        calls: dict[str, Callable[[], Any]] = {name: partial(way, x) for name, way in found.items()}
+        if x.is_cuda:
+            for name in ("torch", "converted"):
+                calls[f"{name}, CUDA graph"] = captured(calls[name])
+                errors[f"{name}, CUDA graph"] = errors[name]
+        compare(calls, x.device, 1, 3)
+        call_us = compare({"torch": calls["torch"]}, x.device, 1, 2).us["torch"]
+        compared = compare(calls, x.device, rounds, max(1, round(_TURN_US / call_us)))
+    rows = [
+        Row(len(x), name, us, compared.over_first[name], errors[name]) for name, us in compared.us.items()
+    ]
+    return rows, report
+
+
+def table(rows: Sequence[Row]) -> str:
+    lines = [("batch", "way", "us", "over torch", "surely between", "error")]
+    torchs = {row.batch: row.us for row in rows if row.way == "torch"}
+    for row in rows:
+        low, high = row.over_torch
+        ratio = f"{row.us / torchs[row.batch]:.2f}"
+        lines.append(
+            (str(row.batch), row.way, f"{row.us:.0f}", ratio, f"{low:.2f} and {high:.2f}", f"{row.error:.1e}")
+        )
+    return "\n".join(aligned(lines))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m convx bench",
+        description="Times a network at inference in turns: torch's, converted, optimized, on a GPU as CUDA "
+        "graphs too, with the error of each; then what became of each convolution.",
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "--batch", default="1", help="images at once, several separated by commas (default: 1)"
+    )
+    parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--rounds", type=int, default=30, help="turns of each way (default: 30)")
+    parser.add_argument("--json", type=Path, help="also write everything to this file")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, prints, and returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not all(part.isdecimal() and int(part) > 0 for part in options.batch.split(",")):
+        parser.error(f"--batch takes numbers of images separated by commas, got {options.batch}")
+    for name in ("size", "channels", "rounds"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1")
+    try:
+        model, images = model_and_images(options, [int(part) for part in options.batch.split(",")])
+    except ValueError as error:
+        parser.error(str(error))
+    rows: list[Row] = []
+    reports: list[OptimizationReport] = []
+    try:
+        for x in tqdm(images, unit="batch", disable=options.quiet):
+            measured, report = measure(model, x, options.rounds, options.compile)
+            rows += measured
+            reports.append(report)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    print(table(rows))
+    print(f"\n{reports[-1]}")
+    if options.json:
+        everything = {"rows": list(map(asdict, rows)), "reports": [report.to_dict() for report in reports]}
+        options.json.write_text(json.dumps(everything, indent=1))
+    return 0

@@ -1,0 +1,76 @@
+"""`python -m convx bench`, and what it says where it can't."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convx.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def _networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "benched_networks.py").write_text(
+        "from torch import nn\n"
+        "def small():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_every_way_is_timed_and_checked(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "all.json"
+    command = [
+        "bench",
+        "benched_networks:small",
+        "--size",
+        "12",
+        "--batch",
+        "1,3",
+        "--rounds",
+        "3",
+        "--quiet",
+    ]
+    assert main([*command, "--device", device, "--channels-last", "--json", str(file)]) == 0
+    text = capsys.readouterr().out
+    found = json.loads(file.read_text())
+    expected = ["torch", "converted", "optimized"]
+    if device == "cuda":
+        expected += ["torch, CUDA graph", "converted, CUDA graph"]
+    assert [(row["batch"], row["way"]) for row in found["rows"]] == [
+        (b, way) for b in (1, 3) for way in expected
+    ]
+    for row in found["rows"]:
+        assert row["us"] > 0 and row["over_torch"][0] <= row["over_torch"][1] and row["error"] < 1e-2
+        assert row["way"] in text
+    assert [report["rows"][0]["name"] for report in found["reports"]] == ["0", "0"]
+    assert "3->6 3x3 on 3x3x12x12" in text and "times as fast" in text
+
+
+@pytest.mark.slow
+def test_compiled_too(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["bench", "benched_networks:small", "--size", "12", "--rounds", "1", "--device", "cpu"]
+    assert main([*command, "--compile", "--quiet"]) == 0
+    assert "torch.compile" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no_such_network"], "no model 'no_such_network'"),
+        (["benched_networks:small", "--batch", "1,x"], "--batch takes numbers of images"),
+        (["benched_networks:small", "--batch", "0"], "--batch takes numbers of images"),
+        (["benched_networks:small", "--rounds", "0"], "--rounds must be at least 1"),
+        (["benched_networks:small", "--device", "cpu", "--channels", "4"], "can't run on images of shape"),
+    ],
+)
+def test_what_cannot_be_timed(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", *arguments])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
