@@ -16,14 +16,14 @@ from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import between, over_torch, slower_rows
 from convx.demo._torchvision import import_torchvision
 from convx.tune.replays import captured
-from convx.tune.turns import Compared, compare
+from convx.tune.turns import Compared, compare, turn_of
 
 NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
 PRECISIONS = ("float32", "bfloat16")
 GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000
 KINDS = ("inference", "inference_graph", "train_step", "optimized")
-_ROUND_US, _TURN_US = 30000, 3000  # of one contender
+_ROUND_US = 30000  # of one contender
 _TRAINING_ROUNDS = 3  # for each round of the others: steps differ more from one another
 
 
@@ -127,11 +127,9 @@ def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], 
 
 
 def _compared(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> Compared:
-    """Turns so short that the machine is the same for both: a call or a few."""
     compare(calls, device, 1, 3)  # cuDNN's and convx's choices, and memory
-    call_us = compare({"torch": calls["torch"]}, device, 1, 2).us["torch"]
-    repeats = max(1, round(_TURN_US / call_us))
-    turns = max(1, round(_ROUND_US / (repeats * call_us)))
+    repeats, turn_us = turn_of(calls["torch"], device)
+    turns = max(1, round(_ROUND_US / turn_us))
     return compare(calls, device, rounds * turns, repeats)
 
 

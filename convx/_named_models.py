@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--channels-last", action="store_true", help="layout channels_last")
 
 
+def require_positive(parser: argparse.ArgumentParser, options: argparse.Namespace, *names: str) -> None:
+    """Ends the command where one is not."""
+    for name in names:
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1")
+
+
 def build(name: str) -> Module:
     """The model of that name, with random weights; ValueError where there is none."""
     module, _, function = name.partition(":")

@@ -16,15 +16,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from convx._named_models import add_arguments, model_and_images
+from convx._named_models import add_arguments, model_and_images, require_positive
 from convx.convert import convert_
 from convx.explain import aligned
 from convx.optimize import OptimizationReport, optimize
 from convx.optimize.check import Reference
 from convx.tune.replays import captured
-from convx.tune.turns import compare
-
-_TURN_US = 3000
+from convx.tune.turns import compare, turn_of
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ def measure(model: nn.Module, x: Tensor, rounds: int, compiled: bool) -> tuple[l
                 calls[f"{name}, CUDA graph"] = captured(calls[name])
                 errors[f"{name}, CUDA graph"] = errors[name]
         compare(calls, x.device, 1, 3)
-        call_us = compare({"torch": calls["torch"]}, x.device, 1, 2).us["torch"]
-        compared = compare(calls, x.device, rounds, max(1, round(_TURN_US / call_us)))
+        repeats, _ = turn_of(calls["torch"], x.device)
+        compared = compare(calls, x.device, rounds, repeats)
     rows = [
         Row(len(x), name, us, compared.over_first[name], errors[name]) for name, us in compared.us.items()
     ]
@@ -109,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not all(part.isdecimal() and int(part) > 0 for part in options.batch.split(",")):
         parser.error(f"--batch takes numbers of images separated by commas, got {options.batch}")
-    for name in ("size", "channels", "rounds"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be at least 1")
+    require_positive(parser, options, "size", "channels", "rounds")
     try:
         model, images = model_and_images(options, [int(part) for part in options.batch.split(",")])
     except ValueError as error:

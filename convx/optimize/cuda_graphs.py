@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -14,37 +15,26 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from convx._arguments import tf32_setting
-from convx.dispatch.packed import constant_filters, version_of
+from convx.dispatch.packed import version_of
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
 from convx.optimize.check import copied
-from convx.tune.replays import no_collector
+from convx.tune.replays import captured
 
 _version = attrgetter("_version")
-_WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
 
 
 class _Captured:
-    """One graph, the memory that it reads and what it leaves its results in."""
+    """One graph, and the memory that it reads."""
 
     def __init__(self, run: Callable[..., Any], tensors: Sequence[Tensor], pool: Any) -> None:
         self._inputs = [torch.empty_like(each).copy_(each) for each in tensors]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), constant_filters():
-            for _ in range(_WARM_UP):
-                run(*self._inputs)
-            self._graph = torch.cuda.CUDAGraph()
-            capture = torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local")
-            with no_collector(), capture:
-                self._outputs = run(*self._inputs)
-        torch.cuda.current_stream().wait_stream(stream)
+        self._replay = captured(partial(run, *self._inputs), pool)
 
     def replay(self, tensors: Sequence[Tensor]) -> Any:
         for own, given in zip(self._inputs, tensors, strict=True):
             own.copy_(given)
-        self._graph.replay()
-        outputs = self._outputs
+        outputs = self._replay()
         return outputs.clone() if isinstance(outputs, Tensor) else tree_map(copied, outputs)
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from convx._named_models import add_arguments, model_and_images
+from convx._named_models import add_arguments, model_and_images, require_positive
 from convx.tune.tuning import tune
 
 
@@ -30,9 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Tunes, prints the report, and returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    for name in ("batch", "size", "channels", "rounds"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be at least 1")
+    require_positive(parser, options, "batch", "size", "channels", "rounds")
     operations = ("forward", "input_grad", "weight_grad") if options.training else ("forward",)
     try:
         model, (image,) = model_and_images(options, [options.batch])

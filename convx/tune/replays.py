@@ -33,15 +33,21 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call as the replay of a CUDA graph, with constant filters; its result is there until the next."""
+_WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
+
+
+def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
+    """A call as the replay of a CUDA graph, with constant filters; its result is there until the next. Other
+    threads may go on meanwhile."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), constant_filters():
-        call()
+        for _ in range(_WARM_UP):
+            call()
         graph = torch.cuda.CUDAGraph()
-        with no_collector(), torch.cuda.graph(graph, stream=side):
+        with no_collector(), torch.cuda.graph(graph, pool, side, capture_error_mode="thread_local"):
             result = call()
+    torch.cuda.current_stream().wait_stream(side)
 
     def replay() -> Any:
         graph.replay()

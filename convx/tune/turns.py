@@ -14,6 +14,7 @@ import torch
 
 from convx.tune.replays import no_collector
 
+_TURN_US = 3000.0
 _SURE = 1.96  # standard deviations about the middle, of 95 %
 
 
@@ -45,6 +46,14 @@ def compare(
         dict(zip(calls, paired_medians(samples), strict=True)),
         {name: sure_ratio(each, samples[0]) for name, each in zip(calls, samples, strict=True)},
     )
+
+
+def turn_of(call: Callable[[], object], device: torch.device) -> tuple[int, float]:
+    """How many calls make a turn so short that the machine is the same for all who take theirs, and its
+    microseconds."""
+    call_us = compare({"": call}, device, 1, 2).us[""]
+    repeats = max(1, round(_TURN_US / call_us))
+    return repeats, repeats * call_us
 
 
 def in_turns(timers: Sequence[Callable[[], float]], turns: int) -> list[list[float]]:
