@@ -15,6 +15,7 @@ import convx.nn
 from convx.convert import cannot_swap
 from convx.optimize.inputs import Inputs
 
+_CALLS = ("call_module", "call_function", "call_method")
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
 _MODULES_OF_ACTIVATIONS: dict[type[nn.Module], str] = {
     nn.ReLU: "relu",
@@ -122,16 +123,18 @@ class Reader:
 
     def has_effects(self) -> bool:
         """Whether a call may leave something changed: its input, or the model's buffers."""
-        return any(self.writes(node) and not self._is_own(node) for node in self.module.graph.nodes)
-
-    def _is_own(self, node: fx.Node) -> bool:
-        """Whether its memory was made in this call, as far as can be told."""
-        while self.writes(node):
-            written = self.written(node)
-            if written is None:
-                return False
-            node = written
-        return self.is_fresh(node)
+        own: set[fx.Node] = set()  # whose memory this call made: new, or that of what it was computed of
+        for node in self.module.graph.nodes:
+            layer = self.layer(node)
+            if layer is not None and layer.training:  # statistics, random numbers
+                return True
+            if self.writes(node):
+                if self.written(node) not in own:
+                    return True
+                own.add(node)
+            elif self.is_fresh(node) or (node.op in _CALLS and own.issuperset(node.all_input_nodes)):
+                own.add(node)
+        return False
 
     def norm(self, node: fx.Node) -> Norm | None:
         layer: Any = self.layer(node)
@@ -204,6 +207,8 @@ class Reader:
 
     def writes(self, node: fx.Node) -> bool:
         """Whether it changes a tensor in place, as far as can be told."""
+        if self.is_identity(node):
+            return False
         layer = self.layer(node)
         if layer is not None:
             return bool(getattr(layer, "inplace", False)) or layer.training

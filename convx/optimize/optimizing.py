@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -85,42 +86,45 @@ def optimize(
     if isinstance(cuda_graphs, bool) or not isinstance(cuda_graphs, int) or cuda_graphs < 0:
         raise InvalidArgument(f"cuda_graphs must be a number of graphs, 0 or more; got {cuda_graphs!r}")
     with torch.inference_mode(False), torch.no_grad():
-        native = copy.deepcopy(model).eval().requires_grad_(False)
-        args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
-        reference = Reference(native, args, kwargs)
-        network = _network(native, reference, args, kwargs)
-        # A CUDA graph is run several times before its first replay, on tensors of its own.
-        can_replay = network.inputs is not None and not Reader(network.module).has_effects()
-        graphs = cuda_graphs if can_replay else 0
-        layouts = _candidates(layout, args, kwargs)
-        candidates = {
-            name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs)
-            for name in layouts
-        }
-        if network.inputs is not None:
-            unchanged = trace(copy.deepcopy(native), network.inputs)
-            candidates[_OWN] = OptimizedModel(unchanged, network.inputs, "as given", graphs)
-        models: dict[str, nn.Module] = {"native": native, **candidates}
-        times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
-        chosen = _choose(times, list(candidates))
-        optimized = candidates[chosen]
-        if chosen == _OWN:
-            network = replace(network, fused={}, reason=_TORCH_IS_FASTER)
-        error = reference.error_of(optimized)
-        if wrong := reference.disagrees(error):
-            raise RuntimeError(
-                f"the optimized model is not used: {wrong}; convx.convert_ may do for this model"
-            )
-        optimized.report = OptimizationReport(
-            rows=_rows(optimized, network, args, kwargs),
-            reason=network.reason,
-            layout=optimized.layout,
-            cuda_graphs=len(optimized.graphs) > 0,
-            native_us=times["native"],
-            optimized_us=times[chosen],
-            native_error=reference.error,
-            optimized_error=error,
-        )
+        optimized = _optimized(model, example_input, layout, cuda_graphs)
+    gc.collect()  # candidates hold weights and CUDA graphs, and are in cycles, as torch.fx makes them
+    return optimized
+
+
+def _optimized(model: nn.Module, example_input: Any, layout: str, cuda_graphs: int) -> OptimizedModel:
+    native = copy.deepcopy(model).eval().requires_grad_(False)
+    args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
+    reference = Reference(native, args, kwargs)
+    network = _network(native, reference, args, kwargs)
+    # A CUDA graph is run several times before its first replay, on tensors of its own.
+    can_replay = network.inputs is not None and not Reader(network.module).has_effects()
+    graphs = cuda_graphs if can_replay else 0
+    layouts = _candidates(layout, args, kwargs)
+    candidates = {
+        name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
+    }
+    if network.inputs is not None:
+        unchanged = trace(copy.deepcopy(native), network.inputs)
+        candidates[_OWN] = OptimizedModel(unchanged, network.inputs, "as given", graphs)
+    models: dict[str, nn.Module] = {"native": native, **candidates}
+    times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
+    chosen = _choose(times, list(candidates))
+    optimized = candidates[chosen]
+    if chosen == _OWN:
+        network = replace(network, fused={}, reason=_TORCH_IS_FASTER)
+    error = reference.error_of(optimized)
+    if wrong := reference.disagrees(error):
+        raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
+    optimized.report = OptimizationReport(
+        rows=_rows(optimized, network, args, kwargs),
+        reason=network.reason,
+        layout=optimized.layout,
+        cuda_graphs=len(optimized.graphs) > 0,
+        native_us=times["native"],
+        optimized_us=times[chosen],
+        native_error=reference.error,
+        optimized_error=error,
+    )
     return optimized
 
 

@@ -345,17 +345,40 @@ def counts_calls(model: Any, x: Tensor) -> Tensor:
     return model.first(x)  # type: ignore[no-any-return]
 
 
+def writes_to_a_part_of_its_input(model: Any, x: Tensor) -> Tensor:
+    F.relu(x.flatten(1), inplace=True)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
 def writes_to_its_own(model: Any, x: Tensor) -> Tensor:
     y = model.first(x) * 2
     y += 1
     return F.relu(y.add_(x), inplace=True)
 
 
+def writes_to_a_view_of_its_own(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x).flatten(1)
+    y[:, 1:].mul_(2)
+    return y
+
+
+def drops_in_place(model: Any, x: Tensor) -> Tensor:
+    return model.drop(x.flatten(1))  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(
-    ("run", "effects"), [(writes_to_its_input, True), (counts_calls, True), (writes_to_its_own, False)]
+    ("run", "effects"),
+    [
+        (writes_to_its_input, True),
+        (writes_to_a_part_of_its_input, True),
+        (counts_calls, True),
+        (writes_to_its_own, False),
+        (writes_to_a_view_of_its_own, False),
+        (drops_in_place, False),
+    ],
 )
 def test_calls_with_effects_are_no_cuda_graphs(run: Callable[[Any, Tensor], Tensor], effects: bool) -> None:
-    optimized = convx.optimize(Model(run, first=block()).eval(), image())
+    optimized = convx.optimize(Model(run, first=block(), drop=nn.Dropout(0.5, inplace=True)).eval(), image())
     assert Reader(optimized.network).has_effects() == effects  # type: ignore[arg-type]
     assert (optimized.graphs.most == 0) == effects
 
@@ -558,6 +581,7 @@ def test_networks(name: str) -> None:
     optimized = convx.optimize(model.eval(), x)
     report = optimized.report
     assert report is not None and not report.left
+    assert not Reader(optimized.network).has_effects()  # type: ignore[arg-type]
     norms = sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     folded = sum("batch norm" in row.fused for row in report.rows)
     assert not report.reason and (folded > 0.4 * norms or name in UNFUSED), (folded, norms)
