@@ -58,6 +58,12 @@ By by(const Plan& plan, const Geometry& geometry) {
   return plan.kernel == native::kConvolution && torch_pads(geometry) ? By::torch : By::operators;
 }
 
+// Whether torch's convolution would take a pass of its own for the bias, where the library has a better one.
+bool adds_bias_apart(const Prepared& prepared) {
+  const ConvProblem& problem = prepared.forward.problem;
+  return problem.epilogue.has_bias && !native::adds_bias(problem, prepared.backend);
+}
+
 Step step(const Prepared& prepared, ConvProblem problem, Operation operation, const std::string& algorithm,
           const DeviceTraits& device) {
   problem.operation = operation;
@@ -98,6 +104,23 @@ void launch(const Prepared& prepared, const Step& step, Pointers pointers, const
     pointers.packed_weight = filters.const_data_ptr();
   }
   prepared.library->launch(plan, step.problem, pointers, index);
+}
+
+// torch's convolution, and what that does not do of the epilogue.
+Tensor run_torchs_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
+                          const std::optional<Tensor>& bias) {
+  ConvProblem left = prepared.forward.problem;
+  if (!adds_bias_apart(prepared)) left.epilogue.has_bias = false;
+  const bool apart = left.epilogue.has_bias;
+  const Tensor sums = run_torchs(prepared, input, weight, apart ? std::nullopt : bias);
+  const Tensor result = sums.contiguous(format_of(prepared));
+  if (left.epilogue == Epilogue{}) return result;
+  const Tensor values = apart ? bias->contiguous() : Tensor();
+  EpiloguePointers pointers;
+  pointers.bias = apart ? values.const_data_ptr() : nullptr;
+  void* const memory = result.mutable_data_ptr();
+  const bool is_done = prepared.library->finish(left, pointers, memory, input.device().index());
+  return is_done ? result : activate(result, prepared.activation);
 }
 
 }  // namespace
@@ -181,6 +204,7 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
     set_sizes(p, sizes_of(image), sizes_of(filters), geometry.stride.data(), geometry.padding.data(),
               geometry.dilation.data(), geometry.groups);
     const DeviceTraits& device = library->device(input.device().index());
+    made->backend = device.backend;
     made->forward = step(*made, p, Operation::forward, made->algorithm, device);
     if (wanted & kInput) {
       made->input_grad = step(*made, p, Operation::input_grad, made->algorithm_of_gradients, device);
@@ -197,7 +221,8 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
     return made->forward.by == who && (!(wanted & kInput) || made->input_grad.by == who) &&
            (!(wanted & kWeight) || made->weight_grad.by == who);
   };
-  made->is_torchs = all_by(By::torch) && made->activation == Activation::none;
+  made->is_torchs =
+      all_by(By::torch) && made->activation == Activation::none && (wanted != 0 || !adds_bias_apart(*made));
   // The result of the operators would be a view of their image.
   if (rank == 3 && made->forward.by == By::operators) return {};
   return made;
@@ -237,11 +262,8 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
                    const std::optional<Tensor>& bias, const Tensor& packed) {
   const at::AutoDispatchBelowADInplaceOrView below;
   if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
-  if (prepared.forward.by == By::torch) {
-    const Tensor sums = run_torchs(prepared, input, weight, bias);
-    return activate(sums.contiguous(format_of(prepared)), prepared.activation);
-  }
   const c10::DeviceGuard guard(input.device());
+  if (prepared.forward.by == By::torch) return run_torchs_forward(prepared, input, weight, bias);
   const Tensor images = dense(prepared, input, format_of(prepared));
   const Tensor filters = dense(prepared, weight, at::MemoryFormat::Contiguous);
   const Tensor sums = bias ? bias->contiguous() : Tensor();

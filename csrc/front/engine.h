@@ -49,6 +49,7 @@ struct Prepared : torch::CustomClassHolder {
   bool is_torchs = false;      // the convolution, gradients too: torch's own function
   bool channels_last = false;  // the result, by torch's rule
   const KernelLibrary* library = nullptr;
+  Backend backend = Backend::cpu;
   Step forward, input_grad, weight_grad;
   c10::DimVector input_sizes, weight_sizes, result_sizes;
 

@@ -15,6 +15,9 @@ struct KernelLibrary {
   void (*launch)(const Plan&, const ConvProblem&, const Pointers&, int device_index);
   // Writes the filters in plan.packing's order, on the same stream.
   void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
+  // Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where the
+  // library has no kernel for that: nothing was done.
+  bool (*finish)(const ConvProblem&, const EpiloguePointers&, void* sums, int device_index);
   bool (*is_capturing)(int device_index);  // what is launched goes into a graph
   uintptr_t alignment;                     // bytes that every tensor's address has to be a multiple of
 };

@@ -33,7 +33,7 @@ Support supports_epilogue(const ConvProblem& p, const DeviceTraits& device) {
 
 double finishing_us(const ConvProblem& problem, const DeviceTraits& device) {
   const Epilogue& epilogue = problem.epilogue;
-  if (epilogue.activation == Activation::none && !epilogue.is_more_than_bias()) return 0;
+  if (epilogue == Epilogue{}) return 0;
   const double output_bytes = static_cast<double>(problem.output_elements() * element_size(problem.dtype));
   return (epilogue.has_residual ? 3 : 2) * output_bytes / (device.bandwidth_GBps * 1e3) +
          (device.backend == Backend::cpu ? 3 : 2);

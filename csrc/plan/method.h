@@ -27,7 +27,7 @@ Support supports_padding(const ConvProblem& problem, const DeviceTraits& device)
 constexpr const char* kAddsBiasAlone = "adds neither scales nor residuals";
 // Whether kernels can take its scale and residual, where it has any: not on AMD.
 Support supports_epilogue(const ConvProblem& problem, const DeviceTraits& device);
-// Microseconds of a pass over the output that finishes sums; 0 without an epilogue but a bias.
+// Microseconds of a pass over the output that finishes sums; 0 without an epilogue.
 double finishing_us(const ConvProblem& problem, const DeviceTraits& device);
 
 // What is told of a method, whatever the problems are that it solves.

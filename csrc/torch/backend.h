@@ -35,6 +35,11 @@ template <class Problem>
 void pack_weight(const Plan& plan, const Problem& problem, const void* weight, void* packed,
                  int32_t device_index);
 
+// Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where there is
+// no kernel for that: nothing was done.
+bool finish_in_place(const ConvProblem& problem, const EpiloguePointers& epilogue, void* sums,
+                     int32_t device_index);
+
 // Whatever is launched on the stream from here on begins when all before is complete: packed filters that are
 // kept are read by kernels that overlap the one before them.
 void complete_packing(int32_t device_index);

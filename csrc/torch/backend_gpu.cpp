@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "methods/finish.h"
 #include "plan/launchers.h"
 #include "plan/library.h"
 #include "platform/gpu/fence.h"
@@ -65,6 +66,13 @@ template void launch(const Plan&, const FilterProblem&, const Pointers&, int32_t
 template void pack_weight(const Plan&, const ConvProblem&, const void*, void*, int32_t);
 template void pack_weight(const Plan&, const FilterProblem&, const void*, void*, int32_t);
 
+bool finish_in_place(const ConvProblem& problem, const EpiloguePointers& epilogue, void* sums,
+                     int32_t device_index) {
+  if (!supports_epilogue(problem, device_traits(device_index)).ok) return false;
+  finish_gpu(problem, epilogue, sums, current_stream(device_index));
+  return true;
+}
+
 void complete_packing(int32_t device_index) {
   const Stream stream = current_stream(device_index);
   if (stream.overlaps) launch_fence(stream);
@@ -86,7 +94,7 @@ DeviceScope::~DeviceScope() {
 namespace {
 
 const bool registered = [] {
-  register_library(true, {&device_traits, &launch<ConvProblem>, &pack_weight<ConvProblem>,
+  register_library(true, {&device_traits, &launch<ConvProblem>, &pack_weight<ConvProblem>, &finish_in_place,
                           [](int device_index) { return is_capturing(current_stream(device_index)); },
                           kArgumentAlignment});
   return true;

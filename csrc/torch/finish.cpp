@@ -1,7 +1,6 @@
 #include "torch/finish.h"
 
 #include <array>
-#include <memory>
 
 #include "choose/plans.h"
 #include "torch/backend.h"
@@ -11,22 +10,18 @@
 namespace convx {
 namespace {
 
-// An epilogue alone, as a depthwise convolution by ones.
-ConvProblem by_ones(const ConvProblem& problem, const Epilogue& epilogue) {
+// The epilogue alone, as a depthwise convolution by ones.
+ConvProblem by_ones(const ConvProblem& problem) {
   ConvProblem p;
   p.dtype = problem.dtype;
   p.layout = problem.layout;
-  p.epilogue = epilogue;
+  p.epilogue = problem.epilogue;
   p.batch = problem.batch;
   p.in_channels = p.out_channels = p.groups = problem.out_channels;
   p.in_height = problem.out_height;
   p.in_width = problem.out_width;
   validate_and_size(p);
   return p;
-}
-
-std::shared_ptr<const Plan> plan_of(const ConvProblem& ones, const Tensor& sums) {
-  return plan_for(ones, device_traits(TensorView(sums).device_index), "depthwise");
 }
 
 // One pass over the sums, where torch's operators take one for each of the steps.
@@ -48,6 +43,31 @@ Tensor add(const Tensor& a, const Tensor& b) {
   return torch::stable::subtract(a, b, -1.0);  // the stable ABI has no sum of two
 }
 
+// The activation alone; the sums themselves where there is none.
+Tensor activate(const ConvProblem& problem, const Tensor& sums) {
+  switch (problem.epilogue.activation) {
+    case Activation::none:
+      return sums;
+    case Activation::relu:
+      return call("aten::relu", "", sums);
+    case Activation::relu6:
+      return call("aten::relu6", "", sums);
+    case Activation::silu:
+      return call("aten::silu", "", sums);
+    case Activation::hardswish:
+      return call("aten::hardswish", "", sums);
+    // aten::gelu would take a text, and of those that it is handed through its stable ABI torch (2.11
+    // to 2.13) leaves a copy on the heap at every call.
+    case Activation::gelu: {
+      ConvProblem gelu = problem;
+      gelu.epilogue = {};
+      gelu.epilogue.activation = Activation::gelu;
+      return finish(gelu, sums, {});
+    }
+  }
+  return sums;
+}
+
 // By torch's operators, for GPUs whose kernels have no scale and residual in them, and of single steps.
 Tensor finish_by_steps(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue) {
   const std::array<int64_t, 4> per_channel = {1, problem.out_channels, 1, 1};
@@ -65,43 +85,27 @@ Tensor finish_by_steps(const ConvProblem& problem, const Tensor& sums, const Epi
   return result;
 }
 
-bool is_one_step(const ConvProblem& problem, const EpilogueTensors& epilogue) {
-  return epilogue.scale.has_value() + epilogue.bias.has_value() + epilogue.residual.has_value() == 1 &&
-         problem.epilogue.activation == Activation::none;
+// One that torch has an operator for.
+bool is_one_step(const Epilogue& epilogue) {
+  const bool activates = epilogue.activation != Activation::none;
+  return epilogue.has_scale + epilogue.has_bias + epilogue.has_residual + activates == 1 &&
+         epilogue.activation != Activation::gelu;
 }
 
 }  // namespace
 
-Tensor activate(const ConvProblem& problem, const Tensor& sums) {
-  switch (problem.epilogue.activation) {
-    case Activation::none:
-      return sums;
-    case Activation::relu:
-      return call("aten::relu", "", sums);
-    case Activation::relu6:
-      return call("aten::relu6", "", sums);
-    case Activation::silu:
-      return call("aten::silu", "", sums);
-    case Activation::hardswish:
-      return call("aten::hardswish", "", sums);
-    // aten::gelu would take a text, and of those that it is handed through its stable ABI torch (2.11
-    // to 2.13) leaves a copy on the heap at every call.
-    case Activation::gelu: {
-      Epilogue gelu;
-      gelu.activation = Activation::gelu;
-      const ConvProblem ones = by_ones(problem, gelu);
-      return run_ones(*plan_of(ones, sums), ones, sums, {});
-    }
-  }
-  return sums;
-}
-
 Tensor finish(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue) {
-  if (is_one_step(problem, epilogue)) return finish_by_steps(problem, sums, epilogue);
-  const ConvProblem ones = by_ones(problem, problem.epilogue);
-  const auto plan = plan_of(ones, sums);
-  return plan->finishes_apart ? finish_by_steps(problem, sums, epilogue)
-                              : run_ones(*plan, ones, sums, epilogue);
+  if (problem.epilogue == Epilogue{}) return sums;
+  const TensorView view(sums);
+  const Tensor result = dense(sums, view, problem.layout);
+  if (finish_in_place(problem, pointers_of(epilogue), result.mutable_data_ptr(), view.device_index)) {
+    return result;
+  }
+  if (is_one_step(problem.epilogue)) return finish_by_steps(problem, result, epilogue);
+  const ConvProblem ones = by_ones(problem);
+  const auto plan = plan_for(ones, device_traits(view.device_index), "depthwise");
+  return plan->finishes_apart ? finish_by_steps(problem, result, epilogue)
+                              : run_ones(*plan, ones, result, epilogue);
 }
 
 }  // namespace convx

@@ -5,11 +5,8 @@
 
 namespace convx {
 
-// The activation alone; the sums themselves where there is none.
-Tensor activate(const ConvProblem& problem, const Tensor& sums);
-
-// All of the problem's epilogue. sums are of the output's shape; epilogue: dense_epilogue of the problem's
-// layout. The result shares no memory with the operands.
+// All of the problem's epilogue. sums are of the output's shape, nobody else's, and may be written to;
+// epilogue: dense_epilogue of the problem's layout.
 Tensor finish(const ConvProblem& problem, const Tensor& sums, const EpilogueTensors& epilogue);
 
 }  // namespace convx

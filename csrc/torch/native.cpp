@@ -74,10 +74,15 @@ Tensor sums_of(const Plan& plan, const ConvProblem& problem, const Tensor& input
 
 Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                       const EpilogueTensors& epilogue) {
-  if (!problem.epilogue.is_more_than_bias()) {
-    return activate(problem, sums_of(plan, problem, input, weight, epilogue.bias));
+  ConvProblem left = problem;
+  EpilogueTensors rest = epilogue;
+  std::optional<Tensor> bias;
+  if (native::adds_bias(problem, device_traits(TensorView(input).device_index).backend) &&
+      !problem.epilogue.is_more_than_bias()) {
+    left.epilogue.has_bias = false;
+    bias.swap(rest.bias);
   }
-  return finish(problem, sums_of(plan, problem, input, weight, std::nullopt), epilogue);
+  return finish(left, sums_of(plan, problem, input, weight, bias), rest);
 }
 
 Tensor native_input_grad(const Plan& plan, const ConvProblem& problem, const Tensor& output_grad,

@@ -9,4 +9,10 @@ extern const Method method;
 // and a product, which torch takes by itself only where cuDNN is switched off. matmul: a product of matrices,
 // for filters of one tap.
 enum Kernel { kConvolution, kIm2col, kMatmul };
+
+// Whether torch's convolution adds the bias as it writes its results. The libraries that it has on GPUs do
+// not: there torch takes a pass of its own for that, but for depthwise layers, whose kernels are torch's.
+inline bool adds_bias(const ConvProblem& problem, Backend backend) {
+  return backend == Backend::cpu || problem.is_depthwise();
+}
 }  // namespace convx::native

@@ -159,6 +159,13 @@ double padding_us(const ConvProblem& p, const DeviceTraits& device) {
   return 2 * padded / (device.bandwidth_GBps * 1e3);
 }
 
+// What is left of the epilogue when torch's convolution is done.
+double left_us(ConvProblem problem, const DeviceTraits& device) {
+  Epilogue& epilogue = problem.epilogue;
+  if (!epilogue.is_more_than_bias() && adds_bias(problem, device.backend)) epilogue.has_bias = false;
+  return finishing_us(problem, device);
+}
+
 Support supports(const ConvProblem&, const DeviceTraits&) {
   return Support::yes();
 }
@@ -168,9 +175,9 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.method = &method;
   plan.kernel = kConvolution;
   plan.predicted_us = estimate_us(problem, device);
-  plan.beside_us = finishing_us(problem, device) + padding_us(problem, device);
+  plan.beside_us = left_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
-  append_products(problem, device, plan.predicted_us, finishing_us(problem, device), plans);
+  append_products(problem, device, plan.predicted_us, left_us(problem, device), plans);
   return plans;
 }
 

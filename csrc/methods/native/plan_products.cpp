@@ -35,7 +35,9 @@ Support supports_matmul(const ConvProblem& p, const DeviceTraits& device) {
     return Support::no("it needs filters of one tap, stride 1 and no padding");
   }
   // A pass over the result adds the bias where there has to be one.
-  if (p.epilogue.has_bias && !p.epilogue.is_more_than_bias()) return Support::no("it adds no bias");
+  if (p.epilogue.has_bias && !p.epilogue.is_more_than_bias() && adds_bias(p, device.backend)) {
+    return Support::no("it adds no bias");
+  }
   if (p.layout == Layout::nchw && p.batch != 1 && p.operation == Operation::weight_grad) {
     return Support::no("it computes weight_grad of several images in channels_last alone");
   }

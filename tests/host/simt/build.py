@@ -27,6 +27,7 @@ FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
 # Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
 MORE_DRIVERS = {"filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp")}
+FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
 SANITIZERS = "-fsanitize=address,undefined"
@@ -71,13 +72,19 @@ class Programs:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
         else:
             method, driver = MORE_DRIVERS.get(name, (name, SIMT / "driver.cpp"))
-            whole = method in methods()
+            whole = method in methods() or method == FINISH
             folder = (METHODS if whole else FAMILIES) / method
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
             objects = self._objects([driver], ["-O1", tested], f"_{name}")
-            objects += self._objects(targets.sources(f"{folder}/**/*.cu"), self.kernel_flags)
-            host = (f"{folder}/**/plan*.cpp", f"{folder}/**/gpu.cpp", f"{folder}/generator/*.cpp")
-            objects += self._objects(targets.sources(*host), ["-O1"])
+            if method == FINISH:
+                kernels, host = targets.sources(f"{METHODS}/finish.cu"), [SIMT / f"{FINISH}.cpp"]
+            else:
+                kernels = targets.sources(f"{folder}/**/*.cu")
+                host = targets.sources(
+                    f"{folder}/**/plan*.cpp", f"{folder}/**/gpu.cpp", f"{folder}/generator/*.cpp"
+                )
+            objects += self._objects(kernels, self.kernel_flags)
+            objects += self._objects(host, ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             objects += self._objects(targets.sources("problem/*.cpp", "plan/method.cpp"), ["-O1"])
         program = self.folder / name
@@ -120,7 +127,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="no sanitizers: quicker, for a first try")
     arguments = parser.parse_args()
     try:
-        folder = build(arguments.names or [PLANTED, *families(), *methods()], arguments.plain)
+        folder = build(arguments.names or [PLANTED, FINISH, *families(), *methods()], arguments.plain)
     except BuildError as error:
         sys.exit(str(error))
     print(f"built in {folder}")
