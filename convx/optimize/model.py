@@ -12,6 +12,8 @@ from convx._arguments import is_channels_last
 from convx.optimize.cuda_graphs import CudaGraphs
 from convx.optimize.inputs import Inputs
 from convx.optimize.report import OptimizationReport
+from convx.tune import records
+from convx.tune.records import Record
 
 FORMATS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -31,6 +33,8 @@ class OptimizedModel(nn.Module):
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
             not follow it.
         report: convx.OptimizationReport.
+        choices: measured times by which layers take their plans; those who load a pickle take them too, on a
+            machine and with versions like those here.
     """
 
     def __init__(self, network: nn.Module, inputs: Inputs | None, layout: str, graphs: int) -> None:
@@ -38,9 +42,20 @@ class OptimizedModel(nn.Module):
         self.network = network
         self.layout = layout
         self.report: OptimizationReport | None = None
+        self.choices: tuple[Record, ...] = ()
         self.graphs = CudaGraphs(graphs)
         self._inputs = inputs  # that network takes; None where it takes what the model does
         super().train(False)
+
+    def arguments(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """What network is called with, but for the layout."""
+        return (args, kwargs) if self._inputs is None else (self._inputs.tensors(args, kwargs), {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        for each in self.choices:
+            if records.is_of_here(each) and not records.is_remembered(each):
+                records.restore(each)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self._inputs is None:

@@ -23,6 +23,7 @@ from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs
 from convx.optimize.model import FORMATS, OptimizedModel, in_layout, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
+from convx.tune.choosing import choose
 from convx.tune.turns import compare
 
 _LAYOUTS = ("auto", "as given", *FORMATS)
@@ -43,13 +44,13 @@ class _Network:
 
 
 def optimize(
-    model: nn.Module, example_input: Any, *, layout: str = "auto", cuda_graphs: int = 8
+    model: nn.Module, example_input: Any, *, layout: str = "auto", tune: bool = True, cuda_graphs: int = 8
 ) -> OptimizedModel:
     """A copy of a model that is faster at inference; the model stays as it is.
 
     Batch norms go into the filters of the convolutions before them; activations and skip connections are done
-    by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the method
-    that is expected to be the fastest with all that it has to do. On GPUs the whole is replayed as a CUDA
+    by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
+    is the fastest with all that it has to do, torch's own among them. On GPUs the whole is replayed as a CUDA
     graph. The copy is run on the example input beside the model and checked against float64.
 
     Args:
@@ -60,6 +61,9 @@ def optimize(
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
             as given or the other one, whichever is faster on the example input. Results have the layout that
             the input has where it is not "as given".
+        tune: measure the likely plans of every layer, some 0.2 s for each size that layers have; else the
+            planner's predictions count. What is found holds in this process, and in those that load the
+            optimized model; records of convx.tune, which measures all plans, go before it.
         cuda_graphs: how many graphs are kept, one for each kind of input; 0 for none. Nothing on CPUs.
 
     Returns:
@@ -86,12 +90,14 @@ def optimize(
     if isinstance(cuda_graphs, bool) or not isinstance(cuda_graphs, int) or cuda_graphs < 0:
         raise InvalidArgument(f"cuda_graphs must be a number of graphs, 0 or more; got {cuda_graphs!r}")
     with torch.inference_mode(False), torch.no_grad():
-        optimized = _optimized(model, example_input, layout, cuda_graphs)
+        optimized = _optimized(model, example_input, layout, tune, cuda_graphs)
     gc.collect()  # candidates hold weights and CUDA graphs, and are in cycles, as torch.fx makes them
     return optimized
 
 
-def _optimized(model: nn.Module, example_input: Any, layout: str, cuda_graphs: int) -> OptimizedModel:
+def _optimized(
+    model: nn.Module, example_input: Any, layout: str, tune: bool, cuda_graphs: int
+) -> OptimizedModel:
     native = copy.deepcopy(model).eval().requires_grad_(False)
     args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
     reference = Reference(native, args, kwargs)
@@ -103,6 +109,9 @@ def _optimized(model: nn.Module, example_input: Any, layout: str, cuda_graphs: i
     candidates = {
         name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
     }
+    if tune:
+        for each in candidates.values():
+            each.choices = choose(each.network, *_given(each, args, kwargs))
     if network.inputs is not None:
         unchanged = trace(copy.deepcopy(native), network.inputs)
         candidates[_OWN] = OptimizedModel(unchanged, network.inputs, "as given", graphs)
@@ -175,12 +184,15 @@ def _choose(times: dict[str, float], candidates: list[str]) -> str:
     return min([own, *others], key=lambda name: times[name] * (1.0 if name == own else _GAIN))
 
 
+def _given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
+    """What its network is called with, positional and keyword arguments."""
+    given = optimized.arguments(args, kwargs)
+    return in_layout(given, optimized.layout) if optimized.layout in FORMATS else given
+
+
 def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
-    given: Any = (args, kwargs) if network.inputs is None else (network.inputs.tensors(args, kwargs), {})
-    if optimized.layout in FORMATS:
-        given = in_layout(given, optimized.layout)
     layers = _layers.convolutions(optimized.network)
-    calls = _layers.record_calls(optimized.network, list(layers), *given)
+    calls = _layers.record_calls(optimized.network, list(layers), *_given(optimized, args, kwargs))
     rows = []
     for layer, names in layers.items():
         if network.inputs is not None and not calls[layer]:

@@ -84,6 +84,8 @@ class Operands:
         backward = problem.operation != "forward"
         self.inputs = [image(self.input_size) for _ in range(self.sets if forward else 0)]
         self.output_grads = [image(self.output_size) for _ in range(self.sets if backward else 0)]
+        self.scale = torch.ones_like(self.bias) if problem.scale else None
+        self.residuals = [image(self.output_size) for _ in range(self.sets)] if problem.residual else []
 
     def call(self, algorithm: str) -> Call:
         """Runs the problem by one plan on the set of that index, with filters packed beforehand."""
@@ -103,10 +105,15 @@ class Operands:
                 p.tf32,
             )
         rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.tf32)
-        packed: Tensor | None = operators.pack_weight(self.inputs[0], *rest)
+        residuals: list[Any] = self.residuals or [None] * self.sets
+
+        def more(index: int) -> tuple[Any, ...]:
+            return residuals[index], self.scale, p.residual_after_activation
+
+        packed: Tensor | None = operators.pack_weight(self.inputs[0], *rest, *more(0))
         if packed is not None and packed.numel() == 0:
             packed = None
-        return lambda index: operators.conv2d(self.inputs[index], *rest, packed)
+        return lambda index: operators.conv2d(self.inputs[index], *rest, packed, *more(index))
 
     def require_right(self, call: Call) -> None:
         """Raises RuntimeError where a call's result is far from torch's, for kernels made just now. Rounding

@@ -38,6 +38,8 @@ _FIELDS = (
     *("in_height", "in_width", "out_channels", "filter_height", "filter_width", "groups"),
     *("stride", "dilation", "padding"),
 )
+# Beside them, where a problem has them: records from before there were any hold still.
+_MORE_FIELDS = ("scale", "residual", "residual_after_activation")
 _FILTER = "filter2d"  # the operation of a _core.FilterProblem
 _FILTER_FIELDS = (
     *("operation", "dtype", "border", "images", "height", "width"),
@@ -106,7 +108,10 @@ def _field_names(operation: object) -> tuple[str, ...]:
 
 def problem_fields(problem: Any) -> dict[str, Any]:
     """A _core.Problem or _core.FilterProblem as plain data."""
-    fields = {name: getattr(problem, name) for name in _field_names(problem.operation)}
+    names = _field_names(problem.operation)
+    if problem.operation != _FILTER:
+        names += tuple(name for name in _MORE_FIELDS if getattr(problem, name))
+    fields = {name: getattr(problem, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
@@ -166,7 +171,10 @@ def _parse(path: Path) -> Record:
         and _are_times(record.candidates)
         and (record.kernel is None or _are_fields(record.kernel))
     )
-    if not is_typed or sorted(record.problem) != sorted(_field_names(record.problem.get("operation"))):
+    operation = record.problem.get("operation")
+    more = () if operation == _FILTER else _MORE_FIELDS
+    names = {name for name in record.problem if name not in more}
+    if not is_typed or names != set(_field_names(operation)):
         raise ValueError("fields are missing or of another type")
     return record
 
@@ -221,12 +229,34 @@ def fields_text(fields: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+_remembered: dict[str, Record] = {}  # by the device and the problem
+
+
+def _key(device: str, problem: dict[str, Any]) -> str:
+    return json.dumps([device, problem], sort_keys=True)
+
+
+def remembered(problem: Any, device: Any) -> Record | None:
+    """The record whose choice calls of a problem take by now."""
+    return _remembered.get(_key(_libraries.core().tuning_key(device), problem_fields(problem)))
+
+
+def all_remembered() -> tuple[Record, ...]:
+    return tuple(_remembered.values())
+
+
+def is_remembered(record: Record) -> bool:
+    """Whether there is a choice for its problem, this or another."""
+    return _key(record.environment["device"], record.problem) in _remembered
+
+
 def remember(record: Record) -> None:
     """Lets calls, explain and convert_ take the record's choice from now on.
 
     Raises ValueError or RuntimeError for a record that describes no problem.
     """
     _libraries.core().remember_tuned(_text(record))
+    _remembered[_key(record.environment["device"], record.problem)] = record
     packed.forget_all()  # filters are packed for the plan that was taken before
 
 
@@ -279,7 +309,15 @@ def restore(record: Record) -> bool:
 def forget() -> None:
     """Lets calls go by predictions again, in this process; the files stay."""
     _libraries.core().forget_tuned()
+    _remembered.clear()
     packed.forget_all()
+
+
+def is_of_here(record: Record) -> bool:
+    """Of these versions and settings, and this processor where it is for one."""
+    if record.environment.get("processor") not in ("", _processor()):
+        return False
+    return all(record.environment.get(key) == value for key, value in _versions().items())
 
 
 def load() -> int:
@@ -289,13 +327,11 @@ def load() -> int:
     """
     if _libraries.core_problem():
         return 0
-    common, count = _versions(), 0
+    count = 0
     warn_where_unreadable(folder())
     for *_, path in reversed(files(folder(), "*.json")[-_MOST_RECORDS:]):
         record = _read(path)
-        if record is None or any(record.environment.get(key) != value for key, value in common.items()):
-            continue
-        if record.environment.get("processor") not in ("", _processor()):
+        if record is None or not is_of_here(record):
             continue
         if path != path_of(record.environment, record.problem):
             _pass_over(path, "it is named for another problem")

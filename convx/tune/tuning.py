@@ -16,12 +16,9 @@ from convx._errors import InvalidArgument
 from convx.explain import aligned
 from convx.images.layers import FilterLayer
 from convx.tune import generated, records
-from convx.tune.operands import FilterOperands, Operands
-from convx.tune.profiler import Timing, fastest, profile
-from convx.tune.records import Record
+from convx.tune.measuring import GENERATED, is_filter, measured, plans_of, predicted
 
 _OPERATIONS = ("forward", "input_grad", "weight_grad")
-_GENERATED = "pointwise/generated"
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def tune(
         raise TypeError(f"rounds must be an int, got {rounds!r} ({type(rounds).__name__})")
     if rounds < 1:
         raise InvalidArgument(f"rounds must be at least 1, got {rounds}")
-    problems, left = _problems(layer_or_model, example_input, operations)
+    problems, left = problems_of(layer_or_model, *_layers.arguments_of(example_input), operations)
     if left and not problems:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
         raise InvalidArgument(f"none of the model's layers can be tuned: {reasons}")
@@ -194,81 +191,30 @@ def tune_problem(
     device = _planning.device(where)
     known = None if force else records.find(problem, device)
     # A plan of the record may be gone, or want another setting: then there is nothing that could be taken.
-    if known is not None and records.restore(known) and known.algorithm in _plans(problem, device):
-        best = _predicted(problem, device)
+    if known is not None and records.restore(known) and known.algorithm in plans_of(problem, device):
+        best = predicted(problem, device)
         us = known.candidates.get(best, float("inf"))
         return TunedProblem(
             name, problem.describe(), best, us, known.algorithm, known.us, known.candidates, False
         )
-    before = _predicted(problem, device)
+    before = predicted(problem, device)
     kernels: dict[str, Any] = {}
-    if generate and device.backend != "cpu" and not _is_filter(problem):
+    if generate and device.backend != "cpu" and not is_filter(problem):
         problem_text = records.fields_text(records.problem_fields(problem))
         kernels = generated.offer(problem, device, problem_text)
     # Kernels of other calls have no place in the record, and generate may keep them out.
-    plans = [name for name in _plans(problem, device) if not name.startswith(_GENERATED) or name in kernels]
-    # What autocast would cast is not the problem, and no plan of the problem's could run it.
-    with torch.no_grad(), torch.autocast(where.type, enabled=False):
-        timings = _measure(problem, plans, where, rounds, tell)
-    winner = fastest(timings)
-    if winner is None:
-        reasons = "; ".join(f"{each}: {timing.failure}" for each, timing in timings.items())
-        raise RuntimeError(f"nothing can run {problem.describe()}: {reasons}")
-    times = {each: timing.us for each, timing in timings.items() if timing.samples}
-    record = Record(
-        records.environment_of(device),
-        records.problem_fields(problem),
-        winner,
-        times[winner],
-        dict(sorted(times.items(), key=lambda item: item[1])),
-        kernels.get(winner),
-    )
+    plans = [name for name in plans_of(problem, device) if not name.startswith(GENERATED) or name in kernels]
+    record = measured(problem, where, plans, rounds, kernels, tell)
     records.save(record)
     records.remember(record)
-    before_us = times.get(before, float("inf"))
+    before_us = record.candidates.get(before, float("inf"))
     return TunedProblem(
-        name, problem.describe(), before, before_us, winner, record.us, record.candidates, True
+        name, problem.describe(), before, before_us, record.algorithm, record.us, record.candidates, True
     )
 
 
-def _is_filter(problem: Any) -> bool:
-    return isinstance(problem, _planning.core().FilterProblem)
-
-
-def _plans(problem: Any, device: Any) -> list[str]:
-    plans = [plan.name for row in _planning.core().explain(problem, device) for plan in row.plans]
-    return list(dict.fromkeys(plans))
-
-
-def _predicted(problem: Any, device: Any) -> str:
-    """The plan that auto takes without tuning."""
-    return str(_planning.core().select_untuned(problem, device).plan.name)
-
-
-def _measure(
-    problem: Any,
-    plans: Sequence[str],
-    where: torch.device,
-    rounds: int,
-    tell: Callable[[int], Callable[[], None]],
-) -> dict[str, Timing]:
-    operands: Any = (FilterOperands if _is_filter(problem) else Operands)(problem, where)
-    failures: dict[str, Timing] = {}
-    contenders = {}
-    for name in plans:
-        try:
-            contenders[name] = operands.call(name)
-            if name.startswith(_GENERATED):
-                operands.require_right(contenders[name])
-        except Exception as error:  # a plan whose filters can't be packed, a kernel that does not load
-            contenders.pop(name, None)
-            failures[name] = Timing(failure=f"{type(error).__name__}: {error}")
-    timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)))
-    return {**timings, **failures}
-
-
-def _problems(
-    model: Module, example_input: Any, operations: Sequence[str]
+def problems_of(
+    model: Module, args: Sequence[Any], kwargs: dict[str, Any], operations: Sequence[str]
 ) -> tuple[dict[tuple[Any, torch.device], list[str]], dict[str, str]]:
     """The distinct problems of a model's layers, with the names of the layers; and the names of layers that
     can't be tuned, with the reason."""
@@ -279,9 +225,7 @@ def _problems(
     }
     found: dict[tuple[Any, torch.device], list[str]] = {}
     left: dict[str, str] = {}
-    for layer, calls in _layers.record_calls(
-        model, list(names), *_layers.arguments_of(example_input)
-    ).items():
+    for layer, calls in _layers.record_calls(model, list(names), args, kwargs).items():
         for call in calls:
             for operation in _operations_of(layer, operations):
                 try:

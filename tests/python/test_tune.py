@@ -17,7 +17,7 @@ from tuned import CPU, depthwise, here, own_folder, plans, record
 
 import convx
 from convx import _core
-from convx.tune import profiler, records
+from convx.tune import measuring, profiler, records
 from convx.tune import tuning as tuning_module
 from convx.tune.replays import Call
 
@@ -206,7 +206,7 @@ def model() -> nn.Module:
 
 def test_tune_is_resumable(monkeypatch: pytest.MonkeyPatch) -> None:
     image = torch.randn(1, 4, 9, 9)
-    first = tuning_module._measure
+    first = measuring._timings
     calls: list[str] = []
 
     def stops(problem: Any, *rest: Any) -> Any:
@@ -215,7 +215,7 @@ def test_tune_is_resumable(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return first(problem, *rest)
 
-    monkeypatch.setattr(tuning_module, "_measure", stops)
+    monkeypatch.setattr(measuring, "_timings", stops)
     with pytest.raises(KeyboardInterrupt):
         convx.tune(model(), image, rounds=2, progress=False)
     report = convx.tune(model(), image, rounds=2, progress=False)

@@ -11,7 +11,7 @@ import pytest
 from tuned import CPU, depthwise, own_folder
 
 from convx import _core, _planning
-from convx.tune import compiler, generated, kernels, profiler, records
+from convx.tune import compiler, generated, kernels, measuring, profiler, records
 from convx.tune import tuning as tuning_module
 
 __all__ = ["own_folder"]
@@ -109,7 +109,7 @@ def test_only_the_kernels_of_the_call_take_part(monkeypatch: pytest.MonkeyPatch)
     seen: list[int] = []
     monkeypatch.setattr(compiler, "find", lambda backend: Compiles())
     monkeypatch.setattr(_planning, "device", lambda where: _core.Device.known_device("h200"))
-    monkeypatch.setattr(tuning_module, "_measure", generated_ones_win)
+    monkeypatch.setattr(measuring, "_timings", generated_ones_win)
     problem = pointwise(in_channels=37)
     assert "generated" in tuning_module.tune_problem(problem, CPU).winner
     assert "generated" not in tuning_module.tune_problem(problem, CPU, force=True, generate=False).winner

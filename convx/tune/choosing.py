@@ -1,0 +1,34 @@
+"""Choices by measured times for a model that is about to be used: quicker than convx.tune, of fewer plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.nn import Module
+
+from convx import _planning
+from convx.tune import records
+from convx.tune.measuring import measured, plans_of
+from convx.tune.records import Record
+from convx.tune.tuning import problems_of
+
+_MOST = 8  # plans of a problem, beside torch's
+_ROUNDS = 5
+
+
+def choose(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Record, ...]:
+    """Lets calls of the model's layers take the fastest of their likely plans, in this process; the choices.
+
+    What convx.tune has found already stays.
+    """
+    problems, _ = problems_of(model, args, kwargs, ("forward",))
+    chosen = []
+    for problem, where in problems:
+        device = _planning.device(where)
+        record = records.remembered(problem, device)
+        if record is None:
+            record = measured(problem, where, plans_of(problem, device, _MOST), _ROUNDS, {})
+            records.remember(record)
+        chosen.append(record)
+    return tuple(chosen)

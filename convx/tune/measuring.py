@@ -1,0 +1,87 @@
+"""Plans of one problem, measured beside one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from convx import _planning
+from convx.tune import records
+from convx.tune.operands import FilterOperands, Operands
+from convx.tune.profiler import Timing, fastest, profile
+from convx.tune.records import Record
+
+GENERATED = "pointwise/generated"
+
+
+def is_filter(problem: Any) -> bool:
+    return isinstance(problem, _planning.core().FilterProblem)
+
+
+def plans_of(problem: Any, device: Any, most: int | None = None) -> list[str]:
+    """Names of all plans, native's first; or of those and as many of the others as are predicted to be the
+    fastest."""
+    rows = _planning.core().explain(problem, device)
+    plans = [plan for row in rows for plan in row.plans]
+    plans.sort(key=lambda plan: (plan.method != "native", plan.predicted_us))
+    names = list(dict.fromkeys(plan.name for plan in plans))
+    if most is None:
+        return names
+    native = sum(name.partition("/")[0] == "native" for name in names)
+    return [name for name in names if not name.startswith(GENERATED)][: native + most]
+
+
+def predicted(problem: Any, device: Any) -> str:
+    """The plan that auto takes without tuning."""
+    return str(_planning.core().select_untuned(problem, device).plan.name)
+
+
+def measured(
+    problem: Any,
+    where: torch.device,
+    plans: Sequence[str],
+    rounds: int,
+    kernels: Mapping[str, Any],
+    tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
+) -> Record:
+    """The fastest of these plans. kernels: by the plan, what convx.tune.generated needs to have it again."""
+    # What autocast would cast is not the problem, and no plan of the problem's could run it.
+    with torch.no_grad(), torch.autocast(where.type, enabled=False):
+        timings = _timings(problem, plans, where, rounds, tell)
+    winner = fastest(timings)
+    if winner is None:
+        reasons = "; ".join(f"{each}: {timing.failure}" for each, timing in timings.items())
+        raise RuntimeError(f"nothing can run {problem.describe()}: {reasons}")
+    times = {each: timing.us for each, timing in timings.items() if timing.samples}
+    return Record(
+        records.environment_of(_planning.device(where)),
+        records.problem_fields(problem),
+        winner,
+        times[winner],
+        dict(sorted(times.items(), key=lambda item: item[1])),
+        kernels.get(winner),
+    )
+
+
+def _timings(
+    problem: Any,
+    plans: Sequence[str],
+    where: torch.device,
+    rounds: int,
+    tell: Callable[[int], Callable[[], None]],
+) -> dict[str, Timing]:
+    operands: Any = (FilterOperands if is_filter(problem) else Operands)(problem, where)
+    failures: dict[str, Timing] = {}
+    contenders = {}
+    for name in plans:
+        try:
+            contenders[name] = operands.call(name)
+            if name.startswith(GENERATED):
+                operands.require_right(contenders[name])
+        except Exception as error:  # a plan whose filters can't be packed, a kernel that does not load
+            contenders.pop(name, None)
+            failures[name] = Timing(failure=f"{type(error).__name__}: {error}")
+    timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)))
+    return {**timings, **failures}

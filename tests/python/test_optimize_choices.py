@@ -1,0 +1,127 @@
+"""What optimized models choose by measured times: plans of layers, layouts, torch's own network."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from optimized import LAYOUTS, block, fused, fused_is_the_fastest, image, optimized_agrees
+from torch import Tensor, nn
+from tuned import own_folder
+
+import convx
+from convx import _planning
+from convx.optimize import optimizing
+from convx.tune import measuring, records
+from convx.tune.profiler import Timing
+
+__all__ = ["fused_is_the_fastest", "own_folder"]
+_measured, _choose_plans = optimizing._times, optimizing.choose
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_torchs_own_layers_where_they_are_faster(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(calls: dict[str, Any], *_: Any) -> dict[str, float]:
+        return {**dict.fromkeys(calls, 2.0), list(calls)[-1]: 1.0}
+
+    monkeypatch.setattr(optimizing, "_times", times)
+    optimized = optimized_agrees(block().to(device), image(device))
+    report = optimized.report
+    assert report is not None and fused(optimized) == [()] and report.layout == "as given"
+    assert "torch's own layers take less time" in str(report) and report.left == report.rows
+    assert type(optimized.network.get_submodule("0")) is nn.Conv2d
+
+
+def test_layouts_are_chosen_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def times(calls: dict[str, Any], *arguments: Any) -> dict[str, float]:
+        seen.append(list(calls))
+        assert all(each > 0 for each in _measured(calls, *arguments).values())
+        return {name: 1.0 if name in LAYOUTS else 1.02 for name in calls}
+
+    monkeypatch.setattr(optimizing, "_times", times)
+    for layout, other in (("nchw", "channels_last"), ("channels_last", "nchw")):
+        for options in ({}, {"layout": "as given"}):
+            report = optimized_agrees(block(), image(layout=layout), **options).report
+            assert report is not None and report.layout == "as given"  # 2 % are no difference
+            expected = ["native", "as given", *(() if options else (other,)), "torch's own layers"]
+            assert seen.pop() == expected
+
+
+def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizing, "_times", _measured)
+    monkeypatch.setattr(optimizing, "_choose", lambda times, candidates: candidates[0])
+    report = convx.optimize(nn.Sequential(*block(), nn.Flatten(1)), image()).report
+    assert report is not None and not report.left and report.times_faster > 0
+    text = str(report)
+    assert "12->12 3x3 on 2x12x11x13" in text and "batch norm, relu" in text and "times as fast" in text
+    assert "1 of 1 convolution layers run by convx" in text
+    plain = report.to_dict()
+    assert plain["rows"][0]["fused"] == ("batch norm", "relu") and plain["native_us"] > 0
+    assert plain["optimized_error"] <= 2 * plain["native_error"] + 1e-6
+
+
+class Skip(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(12, 12, 3, padding=1), nn.BatchNorm2d(12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(self.conv(x)) + x)
+
+
+def slower_first(contenders: dict[str, Any], *_: Any) -> dict[str, Timing]:
+    """Of all contenders the last one wins; each has run."""
+    for call in contenders.values():
+        call(0)
+    return {name: Timing([float(len(contenders) - place)]) for place, name in enumerate(contenders)}
+
+
+@pytest.mark.parametrize("make", [block, Skip])
+def test_plans_are_chosen_by_measured_times(
+    make: Callable[[], nn.Module], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizing, "choose", _choose_plans)
+    monkeypatch.setattr(measuring, "profile", slower_first)
+    model, x = make().to(device), image(device)
+    optimized = optimized_agrees(model, x, layout="as given")
+    (choice,) = optimized.choices
+    names = list(choice.candidates)
+    assert choice.algorithm == names[0] and choice.us == 1.0 and "native" in names and len(names) > 1
+    assert choice.problem.get("residual", False) == (make is Skip)
+    assert optimized.report is not None
+    (row,) = optimized.report.rows
+    assert row.method == choice.algorithm.split(" ")[0]
+    # Of the likely ones: fewer than convx.tune measures.
+    problem = records._problem_of(choice.problem)
+    where = _planning.device(device)
+    assert set(names) < set(measuring.plans_of(problem, where)) or len(names) <= 8 + 2
+    # Whoever loads it takes the same plans, and records of the folder are nobody's business.
+    assert not records.folder().exists()
+    data = pickle.dumps(optimized)
+    records.forget()
+    assert records.remembered(problem, where) is None
+    loaded = pickle.loads(data)
+    assert records.remembered(problem, where) == choice and loaded.choices == optimized.choices
+    torch.testing.assert_close(loaded(x), optimized(x))
+    assert not convx.optimize(model, image(device, batch=3), tune=False).choices
+
+
+def test_what_was_tuned_before_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizing, "choose", _choose_plans)
+    optimized = convx.optimize(block(), image(), layout="as given")
+    monkeypatch.setattr(measuring, "profile", lambda *_: pytest.fail("measured again"))
+    again = convx.optimize(block(), image(), layout="as given")
+    assert again.choices == optimized.choices
+    other = dataclasses.replace(optimized.choices[0], environment={"device": "another"})
+    loaded = copy.deepcopy(again)
+    loaded.choices = (other,)
+    pickle.loads(pickle.dumps(loaded))
+    assert not records.is_remembered(other)

@@ -1,0 +1,156 @@
+"""Optimized models as CUDA graphs: which calls are, whose results they are, how many are kept."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from models import enliven, torchvision_network
+from optimized import Model, block, distance, fused_is_the_fastest, image
+from torch import Tensor, nn
+
+import convx
+from convx.optimize.graph import Reader
+
+__all__ = ["fused_is_the_fastest"]
+
+
+def writes_to_its_input(model: Any, x: Tensor) -> Tensor:
+    x[:, :3].mul_(2)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def counts_calls(model: Any, x: Tensor) -> Tensor:
+    model.first[1].num_batches_tracked.add_(1)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def writes_to_a_part_of_its_input(model: Any, x: Tensor) -> Tensor:
+    F.relu(x.flatten(1), inplace=True)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def writes_to_its_own(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x) * 2
+    y += 1
+    return F.relu(y.add_(x), inplace=True)
+
+
+def writes_to_a_view_of_its_own(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x).flatten(1)
+    y[:, 1:].mul_(2)
+    return y
+
+
+def drops_in_place(model: Any, x: Tensor) -> Tensor:
+    return model.drop(x.flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("run", "effects"),
+    [
+        (writes_to_its_input, True),
+        (writes_to_a_part_of_its_input, True),
+        (counts_calls, True),
+        (writes_to_its_own, False),
+        (writes_to_a_view_of_its_own, False),
+        (drops_in_place, False),
+    ],
+)
+def test_calls_with_effects_are_no_cuda_graphs(run: Callable[[Any, Tensor], Tensor], effects: bool) -> None:
+    optimized = convx.optimize(Model(run, first=block(), drop=nn.Dropout(0.5, inplace=True)).eval(), image())
+    assert Reader(optimized.network).has_effects() == effects  # type: ignore[arg-type]
+    assert (optimized.graphs.most == 0) == effects
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "efficientnet_b0", "googlenet"])
+def test_networks_as_cuda_graphs(name: str, dtype: torch.dtype) -> None:
+    model, x = torchvision_network(name).cuda(), torch.randn(2, 3, 64, 64, device="cuda")
+    enliven(model, x)
+    model, x = model.to(dtype).eval(), x.to(dtype)
+    optimized = convx.optimize(model, x)
+    assert optimized.report is not None and optimized.report.cuda_graphs
+    results = []
+    for _ in range(5):
+        given = torch.randn_like(x)
+        exact = copy.deepcopy(model).double()(given.double())
+        with torch.no_grad():
+            results.append((optimized(given), exact, distance(model(given), exact)))
+    for reached, exact, own in results:  # no replay has written to results before
+        assert distance(reached, exact) <= 2 * own + torch.finfo(dtype).eps
+
+
+@pytest.mark.gpu
+def test_graphs_are_kept_for_kinds_of_input() -> None:
+    model = block().cuda().eval()
+    optimized = convx.optimize(model, image("cuda"), cuda_graphs=2, layout="as given")
+    graphs = optimized.graphs
+    with torch.no_grad():
+        for batch in (1, 2, 3, 1, 2, 3):
+            x = image("cuda", batch=batch)
+            torch.testing.assert_close(optimized(x), model(x), rtol=1e-4, atol=1e-5)
+        assert len(graphs) == 2
+        optimized(image("cuda", layout="channels_last", batch=3))
+        assert len(graphs) == 2
+        expected = model(x)
+        with torch.autocast("cuda", torch.bfloat16):
+            assert optimized(x).dtype == torch.bfloat16
+        torch.testing.assert_close(optimized(x), expected, rtol=1e-4, atol=1e-5)
+        with torch.inference_mode():
+            torch.testing.assert_close(optimized(x), expected, rtol=1e-4, atol=1e-5)
+    x.requires_grad_()
+    optimized(x).sum().backward()
+    assert x.grad is not None
+    assert len(copy.deepcopy(optimized).graphs) == 0
+    assert not convx.optimize(model, image("cuda"), cuda_graphs=0).graphs
+
+
+@pytest.mark.gpu
+def test_threads_and_streams_get_their_own_results() -> None:
+    model = nn.Sequential(*(layer for _ in range(4) for layer in block())).cuda().eval()
+    optimized = convx.optimize(model, image("cuda"))
+    inputs = [image("cuda") * (index + 1) for index in range(4)]
+    expected = [model(x).detach() for x in inputs]
+    failures: list[str] = []
+
+    def work(index: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+            for _ in range(50):
+                reached = optimized(inputs[index])
+                torch.cuda.current_stream().synchronize()
+                if not torch.allclose(reached, expected[index], rtol=1e-3, atol=1e-4):
+                    failures.append(f"thread {index}")
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.gpu
+def test_inside_a_graph_of_the_caller_and_memory() -> None:
+    model = block().cuda().eval()
+    optimized, x = convx.optimize(model, image("cuda")), image("cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        optimized(x)
+        with torch.cuda.graph(graph):
+            result = optimized(x)
+        x.copy_(image("cuda"))
+        graph.replay()
+        torch.testing.assert_close(result, model(x), rtol=1e-4, atol=1e-5)
+        taken = []
+        for _ in range(200):
+            optimized(x)
+            taken.append(torch.cuda.memory_allocated())
+    assert len(set(taken[2:])) == 1, taken
