@@ -40,6 +40,7 @@ LAUNCHERS = {
     "filter2d/rotation": (*_REAL, "uint8"),
     "filter2d/strip": (*_SINGLE, "uint8"),
     "hntmp": _REAL,
+    "hntmp/stem": _SINGLE,
     "pointwise/fma": _REAL,
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
 }

@@ -57,6 +57,19 @@ GRADIENTS = {
     "no padding": "channels=4 out_channels=6 size=7,6 filter=5,3",
     "dilation": "channels=4 out_channels=6 size=9,9 filter=2,3 dilation=2 padding=1",
 }
+# First convolutions: tiles that the image ends within, blocks of fewer filters than there are, columns dealt
+# out by strides of up to four, images whose rows begin at any address.
+STEMS = {
+    "ImageNet's": "channels=3 out_channels=16 size=18,60 filter=3 padding=1 stride=2 bias=1 activation=relu6",
+    "ResNet's": "channels=3 out_channels=24 size=19,40 filter=7 padding=3 stride=2 batch=2 residual=before",
+    "CIFAR's": "channels=3 out_channels=20 size=12,33 filter=3 padding=1 batch=2 bias=1 activation=silu",
+    "more filters than a block": "channels=1 out_channels=75 size=9,9 filter=3 padding=1 scale=1 bias=1",
+    "patches": "channels=3 out_channels=9 size=16,37 filter=4 stride=4 residual=after activation=relu",
+    "large filters": "channels=2 out_channels=8 size=23,30 filter=11,9 padding=2 stride=4,3 batch=2",
+    "uneven": "channels=4 out_channels=7 size=15,29 filter=2,5 padding=0,2,3,1 stride=1,2 dilation=3,2",
+    "more padding than filter": "channels=2 out_channels=9 size=4,5 filter=3 padding=5,4,3,6 batch=3",
+    "one pixel": "channels=3 out_channels=8 size=1,1 filter=1 batch=5",
+}
 SPLITS = "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1 activation=relu"
 
 
@@ -108,3 +121,20 @@ def test_other_types(driver: Path, device: str, dtype: str, layout: str) -> None
     output = run_all(driver, [f"{line} layout={layout}" for line in lines])
     assert "\nNONE " not in output, "a problem was left out"
     assert tiles(output) >= whole
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_stems(driver: Path, device: str, dtype: str, layout: str) -> None:
+    """Every tiling of the kernel for first convolutions."""
+    problems = [
+        text if device == "h200" else re.sub(" (scale|residual)=[a-z0-9]+", "", text)  # AMD adds biases alone
+        for text in STEMS.values()
+    ]
+    more = f"layout={layout} only=stem dtype={dtype}"
+    lines = [f"{chosen_line(text, device, ORDERS[i % 3])} {more}" for i, text in enumerate(problems)]
+    output = run_all(driver, lines)
+    assert "\nNONE " not in output
+    shapes = set(re.findall(r"^RUN .* lanes_across=(\d+) pixels=(\d+) ", output, re.MULTILINE))
+    assert shapes == {("8", "4"), ("8", "7"), ("16", "7")}

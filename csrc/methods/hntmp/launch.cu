@@ -1,7 +1,14 @@
 #include "methods/hntmp/hntmp.h"
+#include "methods/hntmp/stem/stem.h"
 #include "methods/packing/crsk.cuh"
 
 namespace convx::hntmp {
+
+namespace stem {
+extern template void launch_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+}  // namespace stem
 
 template <class T>
 void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
@@ -10,7 +17,20 @@ extern template void launch_typed<double>(const Plan&, const ConvProblem&, const
 extern template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 extern template void launch_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 
+static void launch_stem(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                        Stream stream) {
+  switch (problem.dtype) {
+    case DType::float16:
+      return stem::launch_typed<float16>(plan, problem, pointers, stream);
+    case DType::bfloat16:
+      return stem::launch_typed<bfloat16>(plan, problem, pointers, stream);
+    default:
+      return stem::launch_typed<float>(plan, problem, pointers, stream);
+  }
+}
+
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (plan.candidate == stem::kCandidate) return launch_stem(plan, problem, pointers, stream);
   switch (problem.dtype) {
     case DType::float32:
       return launch_typed<float>(plan, problem, pointers, stream);

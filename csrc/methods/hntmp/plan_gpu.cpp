@@ -5,6 +5,7 @@
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cost.h"
 #include "methods/hntmp/geometry.h"
+#include "methods/hntmp/stem/stem.h"
 #include "methods/packing/crsk.h"
 
 namespace convx::hntmp {
@@ -12,6 +13,11 @@ namespace {
 
 constexpr int64_t kLimit = int64_t{1} << 31;  // of a block's 32-bit offsets, and of the number of blocks
 constexpr int64_t kLargestFilter = 7;
+
+// What all kernels but the stem's need.
+bool has_taps(const ConvProblem& problem) {
+  return problem.filter_height <= kLargestFilter && problem.filter_width <= kLargestFilter;
+}
 
 bool fits_tile(int index, const Sweep& s, const ConvProblem& problem) {
   if (!has_dtype(index, problem.dtype)) return false;
@@ -98,10 +104,6 @@ void append_tile(int index, const Sweep& s, const ConvProblem& problem, const De
 }  // namespace
 
 Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (problem.filter_height > kLargestFilter || problem.filter_width > kLargestFilter) {
-    return Support::no("its GPU kernels need filters of up to 7x7, not " +
-                       std::to_string(problem.filter_height) + "x" + std::to_string(problem.filter_width));
-  }
   const Sweep s = gpu_sweep_of(problem);
   for (const int64_t size : {s.source_height, s.source_width, s.result_height, s.result_width, s.stride_h,
                              s.stride_w, s.dilation_h, s.dilation_w, std::abs(s.top), std::abs(s.left)}) {
@@ -114,22 +116,27 @@ Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
       s.groups * std::max(s.source_channels, s.result_channels) >= kLimit) {
     return Support::no("its GPU kernels need fewer than 2^21 channels");
   }
-  if (gpu_candidates(problem, device).empty()) {
-    return Support::no("its GPU kernels need the window of a dilated filter within shared memory (" +
-                       std::to_string(device.shared_bytes_per_block) + " bytes) and fewer than 2^31 blocks");
+  if (!gpu_candidates(problem, device).empty()) return Support::yes();
+  if (!has_taps(problem)) {
+    return Support::no("its GPU kernels need filters of up to 7x7, not " +
+                       std::to_string(problem.filter_height) + "x" + std::to_string(problem.filter_width) +
+                       ", or an input of up to " + std::to_string(stem::kMostChannels) + " channels");
   }
-  return Support::yes();
+  return Support::no("its GPU kernels need the window of a dilated filter within shared memory (" +
+                     std::to_string(device.shared_bytes_per_block) + " bytes) and fewer than 2^31 blocks");
 }
 
 std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits& device) {
   const Sweep sweep = gpu_sweep_of(problem);
   std::vector<Plan> plans;
-  for (int index = 0; index < kTiles; ++index) {
+  for (int index = 0; index < kTiles && has_taps(problem); ++index) {
     if (!fits_tile(index, sweep, problem)) continue;
     // The general kernel is for what no other can do.
     if (tile_of(index).any() && !plans.empty()) continue;
     append_tile(index, sweep, problem, device, plans);
   }
+  const std::vector<Plan> stems = stem::candidates(problem, device);
+  plans.insert(plans.end(), stems.begin(), stems.end());
   return plans;
 }
 
