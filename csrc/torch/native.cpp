@@ -59,6 +59,19 @@ Tensor backward(const ConvProblem& problem, const Tensor& output_grad, const Ten
                      problem.groups, HeaderOnlyArrayRef<bool>(mask, 3))[wanted];
 }
 
+Tensor fused_forward(const ConvProblem& p, const Tensor& input, const Tensor& weight,
+                     const EpilogueTensors& epilogue) {
+  const Pair stride = {p.stride_h, p.stride_w}, padding = torch_padding(p);
+  const Pair dilation = {p.dilation_h, p.dilation_w};
+  if (!epilogue.residual.has_value()) {
+    return call("aten::cudnn_convolution_relu", "", input, weight, epilogue.bias, list(stride), list(padding),
+                list(dilation), p.groups);
+  }
+  constexpr std::nullopt_t kOnce = std::nullopt;  // the residual's factor
+  return call("aten::cudnn_convolution_add_relu", "", input, weight, *epilogue.residual, kOnce, epilogue.bias,
+              list(stride), list(padding), list(dilation), p.groups);
+}
+
 Tensor sums_of(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                const std::optional<Tensor>& bias) {
   if (plan.kernel != native::kConvolution) {
@@ -74,6 +87,7 @@ Tensor sums_of(const Plan& plan, const ConvProblem& problem, const Tensor& input
 
 Tensor native_forward(const Plan& plan, const ConvProblem& problem, const Tensor& input, const Tensor& weight,
                       const EpilogueTensors& epilogue) {
+  if (plan.kernel == native::kFused) return fused_forward(problem, input, filters(problem, weight), epilogue);
   ConvProblem left = problem;
   EpilogueTensors rest = epilogue;
   std::optional<Tensor> bias;

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from planned import algorithms_of, problem_of
+from planned import problem_of
 from processes import ISAS, succeeds_on
 from reference import DTYPES, Case, Dense, Tensors, make
 from torch import Tensor
@@ -38,6 +38,7 @@ FORMS = [
     Form(bias=True, scale=True, residual=True, activation="relu"),
     Form(bias=True, scale=False, residual=True, activation="relu6", after=True),
     Form(bias=False, scale=True, residual=False, activation="silu"),
+    Form(bias=True, scale=False, residual=True, activation="relu"),
     Form(bias=False, scale=False, residual=True),
     Form(bias=False, scale=True, residual=False),
     Form(bias=True, scale=True, residual=True, activation="hardswish", after=True),
@@ -106,9 +107,14 @@ class Operands:
             residual_after_activation=form.after,
         )
         device = _planning.device(tensors.input.device)
+        names = dict.fromkeys(
+            f"{row.method}/{plan.candidate}" if plan.candidate else row.method
+            for row in _core.explain(problem, device)
+            for plan in row.plans
+        )
         found = {
             name: name.startswith("native") or _core.select(problem, device, name).plan.finishes_apart
-            for name in algorithms_of("forward", case, tensors)
+            for name in names
         }
         assert "native" in found and len(found) > 1
         return found

@@ -80,7 +80,11 @@ def test_bias_and_activation(activation: str, device: str) -> None:
             tensors.weight = tensors.weight.contiguous(memory_format=torch.channels_last)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)
             plans = plans_of("native", "forward", case, tensors)
-            assert len(plans) == (2 if case.batch == 1 else 1)
+            cuda = device == "cuda" and torch.version.hip is None
+            wanted = {"native": True, "native/im2col": case.batch == 1}
+            wanted["native/matmul"] = device == "cuda" and case.filter == (1, 1)
+            wanted["native/fused"] = cuda and activation == "relu"
+            assert {plan.name for plan in plans} == {name for name, is_there in wanted.items() if is_there}
             for plan in plans:
                 assert_agrees(result_of("forward", case, tensors, plan.name), own, exact, plan.name)
 
@@ -97,12 +101,29 @@ def test_bias_and_activation(activation: str, device: str) -> None:
         ("matmul", "forward", CASES[0].with_(padding=(1, 1, 0, 0)), "filters of one tap, stride 1 and no"),
         ("matmul", "forward", CASES[0].with_(bias=True), "it adds no bias"),
         ("matmul", "weight_grad", CASES[1], "weight_grad of several images in channels_last alone"),
+        ("fused", "forward", CASES[5].with_(bias=True, activation="relu"), "it is cuDNN's"),
     ],
 )
 def test_what_they_refuse(candidate: str, operation: str, case: Dense, why: str) -> None:
     tensors = make(case)
     with pytest.raises(ValueError, match=f"native has no candidate '{candidate}' .*{why}"):
         result_of(operation, case, tensors, f"native/{candidate}")
+
+
+def test_what_cudnn_fuses() -> None:
+    case = CASES[5].with_(bias=True, activation="relu")
+
+    def is_offered(
+        case: Dense = case, operation: str = "forward", device: str = "h200", **fields: Any
+    ) -> bool:
+        return "native/fused" in forms(case, operation, device, **fields)
+
+    assert is_offered() and is_offered(residual=True) and is_offered(dtype=torch.bfloat16, channels_last=True)
+    assert not is_offered(residual=True, residual_after_activation=True) and not is_offered(scale=True)
+    assert not any(is_offered(case.with_(activation=each)) for each in ("none", "relu6", "gelu"))
+    assert not is_offered(case.with_(bias=False)) and not is_offered(case.with_(padding=(1, 0, 1, 1)))
+    assert not is_offered(dtype=torch.float64) and not is_offered(operation="input_grad")
+    assert not is_offered(device="mi300")
 
 
 def test_native_alone_is_torchs_convolution() -> None:

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "methods/native/forms.h"
 #include "methods/native/native.h"
-#include "methods/native/products.h"
 
 namespace convx::native {
 namespace {
@@ -177,14 +177,14 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.predicted_us = estimate_us(problem, device);
   plan.beside_us = left_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
-  append_products(problem, device, plan.predicted_us, left_us(problem, device), plans);
+  append_forms(problem, device, plan.predicted_us, left_us(problem, device), plans);
   return plans;
 }
 
 }  // namespace
 
-const Method method = {"native",
-                       "torch's own operators: its convolution, which runs everything, and products",
-                       supports, candidates, why_no_product};
+const Method method = {
+    "native", "torch's own operators: its convolution, which runs everything, products, cuDNN's fused form",
+    supports, candidates, why_no_form};
 
 }  // namespace convx::native

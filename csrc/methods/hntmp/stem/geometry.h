@@ -25,9 +25,14 @@ constexpr Shape kShapes[] = {{8, 4}, {8, 7}, {16, 7}};
 
 struct Tiling {
   int64_t lanes, lanes_across, pixels;
+  bool channels_last;
   int64_t warps_down;    // of a block, below one another
   int64_t filter_warps;  // of a block, on the same pixels
   int64_t block_channels;
+
+  // A warp's lanes that are not side by side.
+  int64_t rows() const { return channels_last ? 1 : lanes / lanes_across; }
+  int64_t filters_together() const { return kFilters * (channels_last ? lanes / lanes_across : 1); }
 };
 
 struct Geometry {
@@ -50,7 +55,7 @@ inline int64_t padded_pitch(int64_t pitch, int64_t stride_h, int64_t lanes_acros
 
 inline Geometry geometry_of(const Sweep& s, const Tiling& t) {
   Geometry g{};
-  g.tile_height = t.warps_down * (t.lanes / t.lanes_across);
+  g.tile_height = t.warps_down * t.rows();
   g.tile_width = t.lanes_across * t.pixels;
   g.tiles_down = divide_up(s.result_height, g.tile_height);
   g.tiles_across = divide_up(s.result_width, g.tile_width);

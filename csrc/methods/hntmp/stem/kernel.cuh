@@ -44,53 +44,98 @@ CONVX_DEVICE Task<T> task_of(const Arguments<T>& a, int tile_height) {
   return task;
 }
 
-// The window's rows as they lie in memory, in pieces of 16 bytes that begin before the row does: of one
-// channel each, or in channels_last of all. What lies outside of the image is zero.
+// A row of the window in memory, of one channel or in channels_last of all, is read in pieces of 16 bytes
+// that begin before the row does.
+struct Piece {
+  int channel, down, piece;
+  bool is_row;   // of the image; else above or below it
+  int64_t from;  // the piece's first element
+  int before;    // where that lies in the row, below zero before its beginning
+};
+
+template <bool ChannelsLast, class T>
+CONVX_DEVICE Piece piece_of(const Arguments<T>& a, const Task<T>& task, int i) {
+  constexpr int kCount = 16 / sizeof(T);
+  Piece found;
+  const int row = static_cast<int>(a.by_pieces.quotient(i));
+  found.piece = i - row * a.pieces;
+  found.channel = ChannelsLast ? 0 : static_cast<int>(a.by_height.quotient(row));
+  found.down = row - found.channel * a.window_height;
+  const int y = task.row * a.stride_h - a.top + found.down, x = task.column * a.stride_w - a.left;
+  found.is_row = y >= 0 && y < a.source_height;
+  const int64_t line = (task.image * (ChannelsLast ? 1 : a.channels) + found.channel) * a.source_height + y;
+  const int64_t begin = (line * a.source_width + x) * (ChannelsLast ? a.channels : 1);
+  found.from = (begin & -int64_t{kCount}) + found.piece * kCount;
+  found.before = static_cast<int>(found.from - begin);
+  return found;
+}
+
+template <class T>
+CONVX_DEVICE Vector<T, 16 / sizeof(T)> read_piece(const Arguments<T>& a, const Piece& piece) {
+  constexpr int kCount = 16 / sizeof(T);
+  if (!piece.is_row) return {};
+  if (piece.from >= 0 && piece.from + kCount <= a.source_elements)
+    return load<T, kCount>(a.source + piece.from);
+  Vector<T, kCount> values{};
+  CONVX_UNROLL
+  for (int j = 0; j < kCount; ++j) {
+    const int64_t place = piece.from + j;
+    if (place >= 0 && place < a.source_elements) values.element[j] = a.source[place];
+  }
+  return values;
+}
+
+// What lies outside of the image is zero.
+template <bool ChannelsLast, class T>
+CONVX_DEVICE void write_piece(const Arguments<T>& a, const Task<T>& task, const Piece& piece,
+                              const Vector<T, 16 / sizeof(T)>& values, float* window) {
+  const int first_column = task.column * a.stride_w - a.left;
+  float* const to = window + piece.channel * a.channel_pitch + piece.down * a.pitch;
+  CONVX_UNROLL
+  for (int j = 0; j < static_cast<int>(16 / sizeof(T)); ++j) {
+    const int place = piece.before + j;
+    if (place < 0 || place >= a.run) continue;
+    const int column = ChannelsLast ? static_cast<int>(a.by_channels.quotient(place)) : place;
+    const int x = first_column + column;
+    const int turn = static_cast<int>(a.by_stride.quotient(column)), residue = column - turn * a.stride_w;
+    const int of_channel = ChannelsLast ? (place - column * a.channels) * a.channel_pitch : 0;
+    to[of_channel + residue * a.residue_pitch + turn] =
+        x >= 0 && x < a.source_width ? widen(values.element[j]) : 0.0f;
+  }
+}
+
+// Several pieces of a thread are on their way at once.
 template <bool ChannelsLast, class T>
 CONVX_DEVICE void stage_window(const Arguments<T>& a, const Task<T>& task, float* window) {
-  constexpr int kCount = 16 / sizeof(T);
-  const int first_row = task.row * a.stride_h - a.top, first_column = task.column * a.stride_w - a.left;
-  const int each = ChannelsLast ? a.channels : 1;  // elements of a pixel in a run
-  const int rows = ChannelsLast ? a.window_height : a.channels * a.window_height;
+  constexpr int kAtOnce = 4;
+  const int count = (ChannelsLast ? 1 : a.channels) * a.window_height * a.pieces;
+  const int threads = static_cast<int>(blockDim.x);
   CONVX_NO_UNROLL
-  for (int i = threadIdx.x; i < rows * a.pieces; i += blockDim.x) {
-    const int row = static_cast<int>(a.by_pieces.quotient(i)), piece = i - row * a.pieces;
-    const int channel = ChannelsLast ? 0 : static_cast<int>(a.by_height.quotient(row));
-    const int down = row - channel * a.window_height, y = first_row + down;
-    const bool is_row = y >= 0 && y < a.source_height;
-    const int64_t line = (task.image * (ChannelsLast ? 1 : a.channels) + channel) * a.source_height + y;
-    const int64_t begin = (line * a.source_width + first_column) * each;
-    const int64_t from = (begin & -int64_t{kCount}) + piece * kCount;
-    Vector<T, kCount> values{};
-    if (is_row && from >= 0 && from + kCount <= a.source_elements) {
-      values = load<T, kCount>(a.source + from);
-    } else if (is_row) {
-      CONVX_UNROLL
-      for (int j = 0; j < kCount; ++j) {
-        if (from + j >= 0 && from + j < a.source_elements) values.element[j] = a.source[from + j];
-      }
-    }
-    float* const to = window + channel * a.channel_pitch + down * a.pitch;
-    const int before = static_cast<int>(from - begin);
+  for (int first = threadIdx.x; first < count; first += kAtOnce * threads) {
+    Vector<T, 16 / sizeof(T)> values[kAtOnce];
     CONVX_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      const int place = before + j;
-      if (place < 0 || place >= a.run) continue;
-      const int column = ChannelsLast ? static_cast<int>(a.by_channels.quotient(place)) : place;
-      const int x = first_column + column;
-      const int turn = static_cast<int>(a.by_stride.quotient(column)), residue = column - turn * a.stride_w;
-      const int of_channel = ChannelsLast ? (place - column * each) * a.channel_pitch : 0;
-      to[of_channel + residue * a.residue_pitch + turn] =
-          x >= 0 && x < a.source_width ? widen(values.element[j]) : 0.0f;
+    for (int n = 0; n < kAtOnce; ++n) {
+      values[n] = read_piece(a, piece_of<ChannelsLast>(a, task, min(first + n * threads, count - 1)));
+    }
+    CONVX_UNROLL
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = first + n * threads;
+      if (i < count)
+        write_piece<ChannelsLast>(a, task, piece_of<ChannelsLast>(a, task, i), values[n], window);
     }
   }
 }
 
 template <class T>
 CONVX_DEVICE void stage_filters(const Arguments<T>& a, const Task<T>& task, float* filters, int* offsets) {
-  const int count = a.taps * a.block_channels;
+  constexpr int kCount = 16 / sizeof(T);
+  const int count = a.taps * a.block_channels;  // whole pieces: of eight channels
   const T* const weight = a.weight + static_cast<int64_t>(task.first_channel) * a.taps;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) filters[i] = widen(weight[i]);
+  for (int i = threadIdx.x * kCount; i < count; i += blockDim.x * kCount) {
+    const Vector<T, kCount> values = load<T, kCount>(weight + i);
+    CONVX_UNROLL
+    for (int j = 0; j < kCount; ++j) filters[i + j] = widen(values.element[j]);
+  }
   for (int i = threadIdx.x; i <= a.taps; i += blockDim.x) {  // one more, which nobody uses, is read
     const int channel = static_cast<int>(a.by_filter.quotient(i));
     const int tap = i - channel * static_cast<int>(a.by_filter.divisor);
@@ -106,7 +151,7 @@ template <int Across, int Pixels>
 CONVX_DEVICE void add_taps(float (&sum)[kFilters][Pixels], const float* window, const int* offsets,
                            const float* filters, int taps, int pitch) {
   int offset = offsets[0];
-  CONVX_NO_UNROLL
+  CONVX_UNROLL_THRICE  // loads of a few taps on their way at once
   for (int tap = 0; tap < taps; ++tap) {
     const float* const from = window + offset;
     offset = offsets[tap + 1];
@@ -162,11 +207,13 @@ CONVX_DEVICE void write_channels(const Arguments<T>& a, float (&row)[kFilters], 
   }
 }
 
+// Lanes of a warp that are not side by side: on rows below one another, or in channels_last, where a pixel's
+// channels are neighbours in memory, on the same pixels with other filters.
 template <int Lanes, class T, int Across, int Pixels, bool ChannelsLast>
 CONVX_KERNEL(kMostThreads, 1)
 stem_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
-  constexpr int kDown = Lanes / Across;
+  constexpr int kDown = ChannelsLast ? 1 : Lanes / Across, kTogether = ChannelsLast ? Lanes / Across : 1;
   CONVX_DYNAMIC_SHARED(shared);
   float* const filters = reinterpret_cast<float*>(shared);
   int* const offsets = reinterpret_cast<int*>(filters + a.taps * a.block_channels);
@@ -177,17 +224,20 @@ stem_kernel(Arguments<T> a) {
   stage_window<ChannelsLast>(a, task, window);
   block_barrier();
   const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
-  const int filter_warp = warp / a.warps_down;
-  const int down = (warp - filter_warp * a.warps_down) * kDown + lane / Across, across = lane % Across;
+  const int filter_warp = warp / a.warps_down, row = warp - filter_warp * a.warps_down;
+  const int across = lane % Across, down = ChannelsLast ? row : row * kDown + lane / Across;
   const int y = task.row + down, x = task.column + across;
   const int exist = y < a.result_height ? a.result_width - x : 0;  // columns from the first pixel on
   const float* const from = window + down * a.stride_h * a.pitch + across;
   const int channels = min(a.block_channels, a.result_channels - task.first_channel);
   const int64_t pixel = static_cast<int64_t>(y) * a.result_width + x;
   CONVX_NO_UNROLL
-  for (int first = filter_warp * kFilters; first < channels; first += a.filter_warps * kFilters) {
-    float sum[kFilters][Pixels];
+  for (int turn = filter_warp * kTogether * kFilters; turn < channels;
+       turn += a.filter_warps * kTogether * kFilters) {
+    const int first = turn + (ChannelsLast ? lane / Across * kFilters : 0);
     const int count = min(channels - first, kFilters);
+    if (count <= 0) break;
+    float sum[kFilters][Pixels];
     const int64_t channel = task.first_channel + first;
     CONVX_UNROLL
     for (int k = 0; k < kFilters; ++k) {
@@ -200,11 +250,13 @@ stem_kernel(Arguments<T> a) {
       T* const place = a.result + (task.image * a.result_plane + pixel) * a.result_channels + channel;
       CONVX_UNROLL
       for (int p = 0; p < Pixels; ++p) {
-        float row[kFilters];
+        float values[kFilters];
         CONVX_UNROLL
-        for (int k = 0; k < kFilters; ++k) row[k] = sum[k][p];
-        if (p * Across < exist)
-          write_channels(a, row, channel, place + p * Across * a.result_channels, count);
+        for (int k = 0; k < kFilters; ++k) values[k] = sum[k][p];
+        if (p * Across < exist) {
+          write_channels(a, values, channel, place + static_cast<int64_t>(p) * Across * a.result_channels,
+                         count);
+        }
       }
     } else {
       T* const place = a.result + (task.image * a.result_channels + channel) * a.result_plane + pixel;

@@ -58,7 +58,7 @@ void start(bool channels_last, const Geometry& g, const Arguments<T>& arguments,
 template <class T>
 void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
   const Sweep s = sweep_of(problem);
-  const Tiling t = tiling_of(plan);
+  const Tiling t = tiling_of(plan, problem);
   const Geometry g = geometry_of(s, t);
   const Arguments<T> a = arguments_of<T>(problem, s, t, g, pointers);
   const bool channels_last = problem.layout == Layout::nhwc;

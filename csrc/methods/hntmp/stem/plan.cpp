@@ -9,7 +9,8 @@ namespace convx::hntmp::stem {
 namespace {
 
 constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
-constexpr size_t kMostPlans = 4;
+constexpr int64_t kMostWarpsDown = 8;
+constexpr size_t kMostOfShape = 2;  // plans
 
 bool is_stem(const ConvProblem& p, const Sweep& s) {
   return p.operation == Operation::forward && p.groups == 1 && p.dtype != DType::float64 &&
@@ -24,9 +25,7 @@ double block_instructions(const Sweep& s, const Tiling& t, const Geometry& g, in
   const double pieces = static_cast<double>(s.source_channels * g.window_height) * row_pieces;
   const double staging =
       pieces * (25 + 9 * per_piece) / lanes + taps * static_cast<double>(t.block_channels) * 7 / lanes;
-  const double filters =
-      static_cast<double>(std::min(t.block_channels, round_up(s.result_channels, kFilters)));
-  const double turns = static_cast<double>(t.warps_down) * filters / kFilters;
+  const double turns = static_cast<double>(t.warps_down * divide_up(s.result_channels, t.filters_together()));
   return staging +
          turns * (taps * (kFilters * pixels + pixels + kFilters / 4 + 5) + 6 * kFilters * pixels + 40);
 }
@@ -74,21 +73,26 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   const Sweep s = sweep_of(problem);
   std::vector<Plan> plans;
   if (!is_stem(problem, s)) return plans;
+  const bool channels_last = problem.layout == Layout::nhwc;
   const int64_t channels = std::min(round_up(s.result_channels, kFilters), kMostBlockChannels);
   for (const Shape& shape : kShapes) {
-    for (int64_t warps_down = 1; warps_down <= 4; warps_down *= 2) {
-      for (int64_t filter_warps = 1; filter_warps * kFilters <= channels; filter_warps *= 2) {
-        const Tiling t{device.lanes, shape.lanes_across, shape.pixels, warps_down, filter_warps, channels};
+    std::vector<Plan> some;
+    for (int64_t warps_down = 1; warps_down <= kMostWarpsDown; warps_down *= 2) {
+      for (int64_t filter_warps = 1; filter_warps <= channels / kFilters; filter_warps *= 2) {
+        const Tiling t{device.lanes, shape.lanes_across, shape.pixels, channels_last,
+                       warps_down,   filter_warps,       channels};
+        if (filter_warps > 1 && filter_warps / 2 * t.filters_together() >= channels) continue;
         const Geometry g = geometry_of(s, t);
         if (g.threads > kMostThreads || g.blocks >= kLimit) continue;
         if (g.shared_bytes > device.shared_bytes_per_block) continue;
-        plans.push_back(plan_of(problem, device, s, t, g));
+        some.push_back(plan_of(problem, device, s, t, g));
       }
     }
+    std::stable_sort(some.begin(), some.end(),
+                     [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+    if (some.size() > kMostOfShape) some.resize(kMostOfShape);
+    plans.insert(plans.end(), some.begin(), some.end());
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  if (plans.size() > kMostPlans) plans.resize(kMostPlans);
   return plans;
 }
 

@@ -13,8 +13,8 @@ constexpr const char* kCandidate = "stem";
 // Empty for problems that are none of its own.
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device);
 
-inline Tiling tiling_of(const Plan& plan) {
-  return {plan["lanes"],      plan["lanes_across"], plan["pixels"],
+inline Tiling tiling_of(const Plan& plan, const ConvProblem& problem) {
+  return {plan["lanes"],      plan["lanes_across"], plan["pixels"],        problem.layout == Layout::nhwc,
           plan["warps_down"], plan["filter_warps"], plan["block_channels"]};
 }
 

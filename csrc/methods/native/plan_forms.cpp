@@ -1,5 +1,5 @@
+#include "methods/native/forms.h"
 #include "methods/native/native.h"
-#include "methods/native/products.h"
 
 namespace convx::native {
 namespace {
@@ -44,6 +44,20 @@ Support supports_matmul(const ConvProblem& p, const DeviceTraits& device) {
   return Support::yes();
 }
 
+Support supports_fused(const ConvProblem& p, const DeviceTraits& device) {
+  const Epilogue& epilogue = p.epilogue;
+  if (device.backend != Backend::cuda) return Support::no("it is cuDNN's");
+  if (p.operation != Operation::forward || epilogue.activation != Activation::relu || !epilogue.has_bias ||
+      epilogue.has_scale || epilogue.residual_after_activation) {
+    return Support::no("it adds a bias, and before relu a residual: no more and no less");
+  }
+  if (p.dtype == DType::float64) return Support::no("it does not compute float64");
+  if (p.padding_top != p.padding_bottom || p.padding_left != p.padding_right) {
+    return Support::no("it needs as much padding on both sides");
+  }
+  return Support::yes();
+}
+
 // What torch unfolds the image into; nothing where the image has that form already.
 int64_t column_bytes(const ConvProblem& p) {
   const int64_t taps = p.filter_height * p.filter_width;
@@ -56,12 +70,14 @@ struct Form {
   Kernel kernel;
   Support (*supports)(const ConvProblem&, const DeviceTraits&);
 };
-constexpr Form kForms[] = {{"im2col", kIm2col, supports_im2col}, {"matmul", kMatmul, supports_matmul}};
+constexpr Form kForms[] = {{"im2col", kIm2col, supports_im2col},
+                           {"matmul", kMatmul, supports_matmul},
+                           {"fused", kFused, supports_fused}};
 
 }  // namespace
 
-void append_products(const ConvProblem& problem, const DeviceTraits& device, double convolution_us,
-                     double epilogue_us, std::vector<Plan>& plans) {
+void append_forms(const ConvProblem& problem, const DeviceTraits& device, double convolution_us,
+                  double epilogue_us, std::vector<Plan>& plans) {
   constexpr double kUnmeasured = 1.25;
   for (const Form& form : kForms) {
     if (!form.supports(problem, device).ok) continue;
@@ -70,15 +86,15 @@ void append_products(const ConvProblem& problem, const DeviceTraits& device, dou
     plan.candidate = form.candidate;
     plan.kernel = form.kernel;
     if (form.kernel == kIm2col) plan.workspace_bytes = column_bytes(problem);
-    plan.exact = problem.exact_products;
+    plan.exact = form.kernel != kFused && problem.exact_products;
     plan.predicted_us = convolution_us * kUnmeasured;
-    plan.beside_us = epilogue_us;
+    if (form.kernel != kFused) plan.beside_us = epilogue_us;
     plans.push_back(std::move(plan));
   }
 }
 
-std::string why_no_product(const ConvProblem& problem, const DeviceTraits& device,
-                           const std::string& candidate) {
+std::string why_no_form(const ConvProblem& problem, const DeviceTraits& device,
+                        const std::string& candidate) {
   for (const Form& form : kForms) {
     if (candidate == form.candidate) return form.supports(problem, device).reason;
   }
