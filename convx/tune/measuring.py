@@ -21,14 +21,14 @@ def is_filter(problem: Any) -> bool:
 
 
 def plans_of(problem: Any, device: Any, most: int | None = None) -> list[str]:
-    """Names of all plans, native's first; or of those and as many of the others as are predicted to be the
-    fastest."""
+    """Names of all plans, native's first; or of those that auto may take and as many of the others as are
+    predicted to be the fastest."""
     rows = _planning.core().explain(problem, device)
     plans = [plan for row in rows for plan in row.plans]
     plans.sort(key=lambda plan: (plan.method != "native", plan.predicted_us))
-    names = list(dict.fromkeys(plan.name for plan in plans))
     if most is None:
-        return names
+        return list(dict.fromkeys(plan.name for plan in plans))
+    names = list(dict.fromkeys(plan.name for plan in plans if not plan.by_name_only))
     native = sum(name.partition("/")[0] == "native" for name in names)
     return [name for name in names if not name.startswith(GENERATED)][: native + most]
 
