@@ -182,10 +182,11 @@ def short_table(records: list[Record]) -> str:
     lines = [
         slower_rows(records),
         "",
-        "| run | batch | dtype | layout | times faster | least | most |",
-        "|---|---:|---|---|---:|---:|---:|",
+        "| run | batch | dtype | layout | networks | times faster | least | most |",
+        "|---|---:|---|---|---:|---:|---:|---:|",
     ]
     for group, faster in sorted(groups.items()):
-        cells = (*group, *(f"{each:.2f}" for each in (geomean(faster), min(faster), max(faster))))
+        figures = (geomean(faster), min(faster), max(faster))
+        cells = (*group, str(len(faster)), *(f"{each:.2f}" for each in figures))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

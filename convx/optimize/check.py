@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 _LARGEST = 0.1  # distance from a model whose own error is not known
+# In units of the type. torch's hardswish on GPUs multiplies by float32's sixth, in float64 too.
+_ROUNDINGS = {torch.float64: 1e-6 / torch.finfo(torch.float64).eps}
 
 
 def copied(value: Any) -> Any:
@@ -41,9 +43,8 @@ class Reference:
         """What is wrong with a model of such an error, or nothing. Fewer roundings than the model's own as a
         rule; chance may have it otherwise where there are few."""
         dtype = next((each.dtype for each in _floats(self._own)), torch.float32)
-        # float64 itself knows no better: what a model in it differs by are the roundings of both.
-        units = 64 if dtype == torch.float64 else 4
-        allowed = _LARGEST if self._exact is None else 2 * self.error + units * torch.finfo(dtype).eps
+        eps = torch.finfo(dtype).eps
+        allowed = _LARGEST if self._exact is None else 2 * self.error + _ROUNDINGS.get(dtype, 4) * eps
         if error <= allowed:
             return ""
         return (

@@ -115,6 +115,19 @@ class Operands:
             packed = None
         return lambda index: operators.conv2d(self.inputs[index], *rest, packed, *more(index))
 
+    def require_nan(self, call: Call) -> None:
+        """Raises RuntimeError where NaN is lost: the relu in some of cuDNN's fused kernels makes it zero."""
+        if torch.backends.cudnn.benchmark:
+            raise RuntimeError("with torch.backends.cudnn.benchmark other processes may take other kernels")
+        given = self.inputs[0]
+        self.inputs[0] = torch.full_like(given, math.nan)
+        try:
+            result, expected = (each(0).isnan() for each in (call, self.call("native")))
+        finally:
+            self.inputs[0] = given
+        if not torch.equal(result, expected):
+            raise RuntimeError("it makes zero of NaN")
+
     def require_right(self, call: Call) -> None:
         """Raises RuntimeError where a call's result is far from torch's, for kernels made just now. Rounding
         errors are the tests' to judge."""

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx import _planning
+from convx import _core, _planning
 from convx.optimize import optimizing
 from convx.tune import measuring, records
+from convx.tune.operands import Operands
 from convx.tune.profiler import Timing
 
 __all__ = ["fused_is_the_fastest", "own_folder"]
@@ -125,3 +126,50 @@ def test_what_was_tuned_before_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
     loaded.choices = (other,)
     pickle.loads(pickle.dumps(loaded))
     assert not records.is_remembered(other)
+
+
+@pytest.mark.parametrize("loses", [True, False])
+def test_kernels_that_lose_nan_are_left_out(loses: bool) -> None:
+    problem = _core.Problem(
+        batch=1, in_channels=4, in_height=6, in_width=6, out_channels=4, filter_height=3, filter_width=3
+    )
+    operands = Operands(problem, torch.device("cpu"))
+    native = operands.call("native")
+    given = operands.inputs[0]
+
+    def call(index: int) -> Tensor:
+        return native(index).nan_to_num() if loses else native(index)
+
+    if loses:
+        with pytest.raises(RuntimeError, match="zero of NaN"):
+            operands.require_nan(call)
+    else:
+        operands.require_nan(call)
+    assert operands.inputs[0] is given
+
+
+def test_no_plan_whose_kernel_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    operands = Operands(
+        _core.Problem(
+            batch=1, in_channels=4, in_height=6, in_width=6, out_channels=4, filter_height=3, filter_width=3
+        ),
+        torch.device("cpu"),
+    )
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with pytest.raises(RuntimeError, match="other kernels"):
+        operands.require_nan(operands.call("native"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_chosen_plans_keep_nan(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizing, "choose", _choose_plans)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for size in (1, 3):
+            conv = nn.Conv2d(64, 64, size, padding=size // 2, bias=False)
+            model = nn.Sequential(conv, nn.BatchNorm2d(64), nn.ReLU()).cuda().to(dtype).eval()
+            x = torch.randn(2, 64, 14, 14, device="cuda", dtype=dtype).to(memory_format=LAYOUTS[layout])
+            optimized = convx.optimize(model, x, layout="as given")
+            x[0, :, 5, 5] = float("nan")
+            with torch.no_grad():
+                assert torch.equal(optimized(x).isnan(), model(x).isnan()), optimized.choices
