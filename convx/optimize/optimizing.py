@@ -70,7 +70,7 @@ def optimize(
         convx.OptimizedModel, in evaluation mode; `print(optimized.report)` says what was done and gained.
 
     Raises:
-        TypeError: model is not a module. convx.InvalidArgument: no such layout or number of graphs.
+        TypeError: model is not a module. convx.InvalidArgument: no such layout, number of graphs or tune.
         RuntimeError: results differ from the model's by more than twice the model's own error.
 
     >>> import torch, convx
@@ -87,6 +87,8 @@ def optimize(
     _layers.require_module("model", model)
     if layout not in _LAYOUTS:
         raise InvalidArgument(f"layout must be one of {', '.join(_LAYOUTS)}; got {layout!r}")
+    if not isinstance(tune, bool):
+        raise InvalidArgument(f"tune must be True or False; got {tune!r}")
     if isinstance(cuda_graphs, bool) or not isinstance(cuda_graphs, int) or cuda_graphs < 0:
         raise InvalidArgument(f"cuda_graphs must be a number of graphs, 0 or more; got {cuda_graphs!r}")
     with torch.inference_mode(False), torch.no_grad():

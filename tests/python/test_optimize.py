@@ -352,6 +352,8 @@ def test_bad_arguments() -> None:
         convx.optimize(lambda x: x, image())  # type: ignore[arg-type]
     with pytest.raises(convx.InvalidArgument, match="layout must be one of auto"):
         convx.optimize(block(), image(), layout="nhwc")
+    with pytest.raises(convx.InvalidArgument, match="tune must be True or False"):
+        convx.optimize(block(), image(), tune="thoroughly")  # type: ignore[arg-type]
     for number in (-1, 1.5, True):
         with pytest.raises(convx.InvalidArgument, match="cuda_graphs must be a number"):
             convx.optimize(block(), image(), cuda_graphs=number)  # type: ignore[arg-type]
