@@ -7,8 +7,8 @@ extern const Method method;
 
 // convolution: torch's choice, the plan without a candidate's name. im2col: the unfolded columns of an image
 // and a product, which torch takes by itself only where cuDNN is switched off. matmul: a product of matrices,
-// for filters of one tap. fused: cuDNN's convolution that adds bias and residual and clamps as it writes; some
-// of its kernels make zero of NaN, so that auto takes it where convx.tune has seen NaN kept alone.
+// for filters of one tap. fused: cuDNN's convolution that adds bias and residual and clamps as it writes;
+// some of its kernels make zero of NaN, so that auto takes it where convx.tune has seen NaN kept alone.
 enum Kernel { kConvolution, kIm2col, kMatmul, kFused };
 
 // Whether torch's convolution adds the bias as it writes its results. The libraries that it has on GPUs do

@@ -152,7 +152,7 @@ CONVX_DEVICE void add_taps(float (&sum)[kFilters][Pixels], const float* window, 
                            const float* filters, int taps, int pitch) {
   int offset = offsets[0];
   CONVX_UNROLL_THRICE  // loads of a few taps on their way at once
-  for (int tap = 0; tap < taps; ++tap) {
+      for (int tap = 0; tap < taps; ++tap) {
     const float* const from = window + offset;
     offset = offsets[tap + 1];
     Vector<float, 4> factor[kFilters / 4];
