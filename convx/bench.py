@@ -6,7 +6,7 @@ import argparse
 import copy
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from convx._named_models import add_arguments, model_and_images, require_positive
 from convx.convert import convert_
@@ -101,6 +100,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _with_bar(images: list[Tensor], quiet: bool) -> Iterable[Tensor]:
+    """Where tqdm is installed."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return images
+    return tqdm(images, unit="batch", disable=quiet)  # type: ignore[no-any-return]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, and returns the exit status."""
     parser = _parser()
@@ -115,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     reports: list[OptimizationReport] = []
     try:
-        for x in tqdm(images, unit="batch", disable=options.quiet):
+        for x in _with_bar(images, options.quiet):
             measured, report = measure(model, x, options.rounds, options.compile)
             rows += measured
             reports.append(report)

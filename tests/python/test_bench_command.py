@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_every_way_is_timed_and_checked(
         assert row["way"] in text
     assert [report["rows"][0]["name"] for report in found["reports"]] == ["0", "0"]
     assert "3->6 3x3 on 3x3x12x12" in text and "times as fast" in text
+
+
+def test_without_a_bar_where_tqdm_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    command = ["bench", "benched_networks:small", "--size", "12", "--rounds", "1", "--device", "cpu"]
+    assert main(command) == 0
+    assert "optimized" in capsys.readouterr().out
 
 
 @pytest.mark.slow
