@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from convx._named_models import add_arguments, model_and_images, require_positive
 from convx.convert import convert_
 from convx.explain import aligned
-from convx.optimize import OptimizationReport, optimize
+from convx.optimize import OptimizationReport, html, optimize
 from convx.optimize.check import Reference
 from convx.tune.replays import captured
 from convx.tune.turns import compare, turn_of
@@ -71,16 +71,29 @@ def measure(model: nn.Module, x: Tensor, rounds: int, compiled: bool) -> tuple[l
     return rows, report
 
 
-def table(rows: Sequence[Row]) -> str:
-    lines = [("batch", "way", "us", "over torch", "surely between", "error")]
+_HEAD = ("way", "batch", "us", "over torch", "surely between", "error")
+
+
+def lines_of(rows: Sequence[Row]) -> list[Sequence[str]]:
+    """The cells of a table of them."""
     torchs = {row.batch: row.us for row in rows if row.way == "torch"}
+    lines: list[Sequence[str]] = []
     for row in rows:
         low, high = row.over_torch
         ratio = f"{row.us / torchs[row.batch]:.2f}"
         lines.append(
-            (str(row.batch), row.way, f"{row.us:.0f}", ratio, f"{low:.2f} and {high:.2f}", f"{row.error:.1e}")
+            (row.way, str(row.batch), f"{row.us:.0f}", ratio, f"{low:.2f} and {high:.2f}", f"{row.error:.1e}")
         )
-    return "\n".join(aligned(lines))
+    return lines
+
+
+def page(name: str, rows: Sequence[Row], reports: Sequence[OptimizationReport]) -> str:
+    """What the command prints, and the layers for every batch."""
+    sections = [html.table(_HEAD, lines_of(rows), len(_HEAD) - 1)]
+    for batch, report in zip(dict.fromkeys(row.batch for row in rows), reports, strict=True):
+        images = "image" if batch == 1 else "images"
+        sections += [f"<h2>Optimized, {batch} {images}</h2>", html.summary(report), html.layers(report)]
+    return html.page(f"convx: {name}", *sections)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--rounds", type=int, default=30, help="turns of each way (default: 30)")
     parser.add_argument("--json", type=Path, help="also write everything to this file")
+    parser.add_argument("--html", type=Path, help="also write a page with it")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
@@ -130,9 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
-    print(table(rows))
+    print("\n".join(aligned([_HEAD, *lines_of(rows)])))
     print(f"\n{reports[-1]}")
     if options.json:
         everything = {"rows": list(map(asdict, rows)), "reports": [report.to_dict() for report in reports]}
         options.json.write_text(json.dumps(everything, indent=1))
+    if options.html:
+        options.html.write_text(page(options.model, rows, reports), encoding="utf-8")
     return 0

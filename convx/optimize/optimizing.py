@@ -23,6 +23,7 @@ from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs
 from convx.optimize.model import FORMATS, OptimizedModel, in_layout, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
+from convx.tune import records
 from convx.tune.choosing import choose
 from convx.tune.turns import compare
 
@@ -203,8 +204,23 @@ def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) 
         reason = "" if is_convx else cannot_swap(layer) or network.reason or "no method of convx runs it"
         method = "" if reason else _methods(layer, calls[layer])
         shape = shape_of(layer, calls[layer])
-        rows.append(FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason))
+        times = (None, None) if reason else _measured_times(layer, calls[layer])
+        rows.append(
+            FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason, *times)
+        )
     return tuple(rows)
+
+
+def _measured_times(layer: Any, calls: list[_layers.Call]) -> tuple[float | None, float | None]:
+    """Of all calls, by the plans that were chosen and by torch's."""
+    found = [
+        records.remembered(_layers.problem(layer, call), _planning.device(call.device)) for call in calls
+    ]
+    times = [(each.us, each.candidates.get("native")) for each in found if each is not None]
+    if not times or len(times) < len(calls):
+        return None, None
+    torchs = [us for _, us in times if us is not None]
+    return sum(us for us, _ in times), sum(torchs) if len(torchs) == len(times) else None
 
 
 def _methods(layer: Any, calls: list[_layers.Call]) -> str:

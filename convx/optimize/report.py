@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from convx.explain import aligned
+from convx.optimize.html import layers, page, summary
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,11 @@ class FusionReport:
     """The method and kernel planned for the example input; empty where the layer was left."""
     reason: str
     """Why the layer was left; empty where it is run by convx."""
+    us: float | None = None
+    """Measured microseconds of its calls for the example input, with all that is fused; None where plans were
+    not measured."""
+    torch_us: float | None = None
+    """The same with torch's convolution, and what is fused in a pass after it."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +54,20 @@ class OptimizationReport:
     def left(self) -> tuple[FusionReport, ...]:
         return tuple(row for row in self.rows if row.reason)
 
+    def to_html(self) -> str:
+        """One page with everything in it: what was gained, and each layer with its times as bars."""
+        return page("What convx.optimize did", summary(self), layers(self))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
-        table = [("layer", "shape", "with", "method")]
+        table: list[tuple[str, ...]] = [("layer", "shape", "with", "method", "us", "by torch's")]
         for row in self.rows:
             left = f"left: {row.reason}" if row.reason else row.method
-            table.append((row.name, row.shape, ", ".join(row.fused) or "-", left))
+            times = ("-" if us is None else f"{us:.1f}" for us in (row.us, row.torch_us))
+            table.append((row.name, row.shape, ", ".join(row.fused) or "-", left, *times))
         lines = [*aligned(table)]
         if self.reason:
             lines.append(f"nothing is fused: {self.reason}")

@@ -37,7 +37,12 @@ def test_every_way_is_timed_and_checked(
         "3",
         "--quiet",
     ]
-    assert main([*command, "--device", device, "--channels-last", "--json", str(file)]) == 0
+    page = tmp_path / "page.html"
+    outputs = ["--json", str(file), "--html", str(page)]
+    assert main([*command, "--device", device, "--channels-last", *outputs]) == 0
+    html = page.read_text()
+    assert "convx: benched_networks:small" in html and "Optimized, 1 image<" in html
+    assert "Optimized, 3 images<" in html and html.count("3-&gt;6 3x3") == 2
     text = capsys.readouterr().out
     found = json.loads(file.read_text())
     expected = ["torch", "converted", "optimized"]

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx import _core, _planning
-from convx.optimize import optimizing
+from convx import OptimizationReport, _core, _planning
+from convx.optimize import FusionReport, optimizing
 from convx.tune import measuring, records
 from convx.tune.operands import Operands
 from convx.tune.profiler import Timing
@@ -67,6 +68,48 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = report.to_dict()
     assert plain["rows"][0]["fused"] == ("batch norm", "relu") and plain["native_us"] > 0
     assert plain["optimized_error"] <= 2 * plain["native_error"] + 1e-6
+    assert plain["rows"][0]["us"] is None  # nothing was measured of it
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed, and keeps the text of cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {"src", "href"} & {name for name, _ in attrs}, "nothing is loaded from elsewhere"
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open:
+            self.cells[-1] += data
+
+
+def test_the_page() -> None:
+    rows = (
+        FusionReport("stem & <first>", "3->8 3x3", ("batch norm", "relu"), "hntmp/cpu", "", 12.34, 20.0),
+        FusionReport("last", "8->8 1x1", (), "", "it has hooks"),
+    )
+    report = OptimizationReport(rows, "", "nchw", True, 300.0, 100.0, 1e-7, 2e-7)
+    text = report.to_html()
+    page = Page(text)
+    first, last = page.cells[:7], page.cells[7:]
+    assert first == ["stem & <first>", "3->8 3x3", "batch norm, relu", "hntmp/cpu", "", "12.3", "20.0"]
+    assert last == ["last", "8->8 1x1", "", "left: it has hooks", "", "", ""]
+    assert "width: 123px" in text and "width: 200px" in text and "3.00" in text and "1 of 2" in text
+    assert "12.3  20.0" in str(report)
+    Page(dataclasses.replace(report, rows=(), reason="a < b").to_html())
 
 
 class Skip(nn.Module):
@@ -100,6 +143,7 @@ def test_plans_are_chosen_by_measured_times(
     assert optimized.report is not None
     (row,) = optimized.report.rows
     assert row.method == choice.algorithm.split(" ")[0]
+    assert (row.us, row.torch_us) == (choice.us, choice.candidates["native"])
     # Of the likely ones: fewer than convx.tune measures.
     problem = records._problem_of(choice.problem)
     where = _planning.device(device)
