@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import pickle
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -217,3 +218,16 @@ def test_chosen_plans_keep_nan(layout: str, monkeypatch: pytest.MonkeyPatch) -> 
             x[0, :, 5, 5] = float("nan")
             with torch.no_grad():
                 assert torch.equal(optimized(x).isnan(), model(x).isnan()), optimized.choices
+
+
+def test_what_was_not_chosen_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the weights among it."""
+    monkeypatch.setattr(optimizing, "gc", gc)
+
+    def models() -> int:
+        return sum(type(each) is convx.OptimizedModel for each in gc.get_objects())
+
+    gc.collect()
+    before = models()
+    optimized = convx.optimize(block(), image())
+    assert models() == before + 1 and optimized.report is not None
