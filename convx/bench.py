@@ -6,7 +6,7 @@ import argparse
 import copy
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from convx._named_models import add_arguments, model_and_images, require_positive
+from convx._progress import progress_bar
 from convx.convert import convert_
 from convx.explain import aligned
 from convx.optimize import OptimizationReport, html, optimize
@@ -114,15 +115,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _with_bar(images: list[Tensor], quiet: bool) -> Iterable[Tensor]:
-    """Where tqdm is installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return images
-    return tqdm(images, unit="batch", disable=quiet)  # type: ignore[no-any-return]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, and returns the exit status."""
     parser = _parser()
@@ -137,10 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     reports: list[OptimizationReport] = []
     try:
-        for x in _with_bar(images, options.quiet):
-            measured, report = measure(model, x, options.rounds, options.compile)
-            rows += measured
-            reports.append(report)
+        with progress_bar(len(images), "batch", not options.quiet) as bar:
+            for x in images:
+                measured, report = measure(model, x, options.rounds, options.compile)
+                rows += measured
+                reports.append(report)
+                if bar is not None:
+                    bar.update()
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -13,6 +12,7 @@ from torch.nn import Module
 
 from convx import _layers, _planning
 from convx._errors import InvalidArgument
+from convx._progress import progress_bar
 from convx.explain import aligned
 from convx.images.layers import FilterLayer
 from convx.tune import generated, records
@@ -154,7 +154,8 @@ def tune(
             "nothing to tune"
         )
     rows = []
-    with _bar(len(problems), progress) as bar:
+    with progress_bar(len(problems), "problem", progress) as shown:
+        bar = _Bar(shown)
         for (problem, where), names in problems.items():
             bar.describe(", ".join(names))
             rows.append(
@@ -278,16 +279,3 @@ class _Bar:
                 self._bar.set_postfix_str(f"{done} of {total} plans")
 
         return advance
-
-
-@contextmanager
-def _bar(total: int, progress: bool) -> Iterator[_Bar]:
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        progress = False
-    if not progress:
-        yield _Bar(None)
-        return
-    with tqdm(total=total, unit="problem") as bar:
-        yield _Bar(bar)

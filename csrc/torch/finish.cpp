@@ -24,14 +24,13 @@ ConvProblem by_ones(const ConvProblem& problem) {
   return p;
 }
 
-// One pass over the sums, where torch's operators take one for each of the steps.
+// One pass over dense sums, where torch's operators take one for each of the steps.
 Tensor run_ones(const Plan& plan, const ConvProblem& p, const Tensor& sums, const EpilogueTensors& epilogue) {
   const TensorView view(sums);
-  const Tensor input = dense(sums, view, p.layout);
   const Tensor weight = torch::stable::fill_(allocate({p.in_channels, 1, 1, 1}, Layout::nchw, view), 1.0);
   Tensor result = allocate({p.batch, p.out_channels, p.out_height, p.out_width}, p.layout, view);
   Pointers pointers;
-  pointers.input = input.const_data_ptr();
+  pointers.input = sums.const_data_ptr();
   pointers.weight = weight.const_data_ptr();
   pointers.epilogue = pointers_of(epilogue);
   pointers.result = result.mutable_data_ptr();

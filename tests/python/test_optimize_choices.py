@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from optimized import LAYOUTS, block, fused, fused_is_the_fastest, image, optimized_agrees
 from torch import Tensor, nn
-from tuned import own_folder
+from tuned import CPU, depthwise, own_folder
 
 import convx
-from convx import OptimizationReport, _core, _planning
+from convx import OptimizationReport, _planning
 from convx.optimize import FusionReport, optimizing
 from convx.tune import measuring, records
 from convx.tune.operands import Operands
@@ -175,10 +175,7 @@ def test_what_was_tuned_before_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("loses", [True, False])
 def test_kernels_that_lose_nan_are_left_out(loses: bool) -> None:
-    problem = _core.Problem(
-        batch=1, in_channels=4, in_height=6, in_width=6, out_channels=4, filter_height=3, filter_width=3
-    )
-    operands = Operands(problem, torch.device("cpu"))
+    operands = Operands(depthwise(), CPU)
     native = operands.call("native")
     given = operands.inputs[0]
 
@@ -194,12 +191,7 @@ def test_kernels_that_lose_nan_are_left_out(loses: bool) -> None:
 
 
 def test_no_plan_whose_kernel_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    operands = Operands(
-        _core.Problem(
-            batch=1, in_channels=4, in_height=6, in_width=6, out_channels=4, filter_height=3, filter_width=3
-        ),
-        torch.device("cpu"),
-    )
+    operands = Operands(depthwise(), CPU)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     with pytest.raises(RuntimeError, match="other kernels"):
         operands.require_nan(operands.call("native"))

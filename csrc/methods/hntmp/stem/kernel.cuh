@@ -14,7 +14,7 @@ struct Arguments {
   const T* weight;  // in blocks of the order "crsk block_channels"
   T* result;
   const T* bias;
-  int64_t source_elements, source_plane, result_plane;
+  int64_t source_elements, result_plane;
   int channels, source_height, source_width, result_channels, result_height, result_width;
   int top, left, stride_h, stride_w, dilation_h, dilation_w;
   int block_channels, taps, warps_down, filter_warps;
@@ -47,7 +47,7 @@ CONVX_DEVICE Task<T> task_of(const Arguments<T>& a, int tile_height) {
 // A row of the window in memory, of one channel or in channels_last of all, is read in pieces of 16 bytes
 // that begin before the row does.
 struct Piece {
-  int channel, down, piece;
+  int channel, down;
   bool is_row;   // of the image; else above or below it
   int64_t from;  // the piece's first element
   int before;    // where that lies in the row, below zero before its beginning
@@ -58,14 +58,14 @@ CONVX_DEVICE Piece piece_of(const Arguments<T>& a, const Task<T>& task, int i) {
   constexpr int kCount = 16 / sizeof(T);
   Piece found;
   const int row = static_cast<int>(a.by_pieces.quotient(i));
-  found.piece = i - row * a.pieces;
+  const int piece = i - row * a.pieces;
   found.channel = ChannelsLast ? 0 : static_cast<int>(a.by_height.quotient(row));
   found.down = row - found.channel * a.window_height;
   const int y = task.row * a.stride_h - a.top + found.down, x = task.column * a.stride_w - a.left;
   found.is_row = y >= 0 && y < a.source_height;
   const int64_t line = (task.image * (ChannelsLast ? 1 : a.channels) + found.channel) * a.source_height + y;
   const int64_t begin = (line * a.source_width + x) * (ChannelsLast ? a.channels : 1);
-  found.from = (begin & -int64_t{kCount}) + found.piece * kCount;
+  found.from = (begin & -int64_t{kCount}) + piece * kCount;
   found.before = static_cast<int>(found.from - begin);
   return found;
 }

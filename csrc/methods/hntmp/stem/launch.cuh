@@ -21,7 +21,7 @@ Arguments<T> arguments_of(const ConvProblem& problem, const Sweep& s, const Tili
   a.result = static_cast<T*>(pointers.result);
   a.bias = initial_bias<T>(problem, pointers);
   a.source_elements = problem.input_elements();
-  a.source_plane = s.source_plane(), a.result_plane = s.result_plane();
+  a.result_plane = s.result_plane();
   a.channels = number(s.source_channels), a.result_channels = number(s.result_channels);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.result_height = number(s.result_height), a.result_width = number(s.result_width);
