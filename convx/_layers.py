@@ -22,6 +22,7 @@ from convx._arguments import (
     single,
     tf32_setting,
 )
+from convx._blocks import InvertedResidual, can_be_one_kernel
 from convx._errors import InvalidArgument, require_dimensions, require_weight_1d
 from convx.images.layers import FilterLayer
 from convx.operators import autocast
@@ -129,6 +130,31 @@ def record_calls(
     try:
         with _evaluating(model):
             model(*args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def record_block_calls(
+    model: Module, args: Sequence[Any], kwargs: dict[str, Any]
+) -> dict[InvertedResidual, list[Call]]:
+    """The distinct inputs that one kernel may run, of each inverted residual block, in one forward."""
+    blocks = (module for module in model.modules() if isinstance(module, InvertedResidual))
+    calls: dict[InvertedResidual, list[Call]] = {block: [] for block in blocks}
+
+    def record(block: Any, arguments: tuple[Any, ...]) -> None:
+        input = arguments[0]
+        if can_be_one_kernel(input):
+            call = Call(tuple(input.shape), True, input.dtype, input.device)
+            if call not in calls[block]:
+                calls[block].append(call)
+
+    handles = [block.register_forward_pre_hook(record) for block in calls]
+    try:
+        with _evaluating(model):
+            if calls:
+                model(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()

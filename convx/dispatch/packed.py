@@ -81,6 +81,11 @@ def forget_all() -> None:
         _front.forget_plans()
 
 
+def generation() -> int:
+    """Another one for every forget_all."""
+    return _generation
+
+
 def _no_calls(*_: Any) -> None:
     """A layer's calls without convx._front: functional serves them."""
 

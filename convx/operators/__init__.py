@@ -1,4 +1,5 @@
-"""The operators convx::conv2d, conv2d_input_grad, conv2d_weight_grad, pack_weight and filter2d.
+"""The operators convx::conv2d, conv2d_input_grad, conv2d_weight_grad, pack_weight, filter2d,
+inverted_residual and pack_inverted_residual.
 
 The libraries bring the kernels; what Python registers for each, its fake, the derivatives that torch.compile
 and torch.export see, autocast, vmap and flops, is declared in a module of its own. Eager code has shorter
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from convx.operators import convolution, image_filter, input_gradient, weight_gradient
+from convx.operators import block, convolution, image_filter, input_gradient, weight_gradient
 from convx.operators.operator import Operator, available
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "conv2d_input_grad",
     "conv2d_weight_grad",
     "filter2d",
+    "inverted_residual",
+    "pack_inverted_residual",
     "pack_weight",
 ]
 
@@ -33,6 +36,8 @@ DECLARED: dict[str, Operator] = {
         input_gradient.conv2d_input_grad,
         weight_gradient.conv2d_weight_grad,
         image_filter.filter2d,
+        block.inverted_residual,
+        block.pack_inverted_residual,
     )
 }
 # By torch's dispatcher.
@@ -41,6 +46,8 @@ conv2d_input_grad: Any = DECLARED["conv2d_input_grad"].call
 conv2d_weight_grad: Any = DECLARED["conv2d_weight_grad"].call
 pack_weight: Any = DECLARED["pack_weight"].call
 filter2d: Any = DECLARED["filter2d"].call
+inverted_residual: Any = DECLARED["inverted_residual"].call
+pack_inverted_residual: Any = DECLARED["pack_inverted_residual"].call
 
 
 def _register() -> torch.library.Library:

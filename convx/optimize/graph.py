@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import convx.nn
+from convx._blocks import InvertedResidual
 from convx.convert import cannot_swap
 from convx.optimize.inputs import Inputs
 
@@ -231,7 +232,15 @@ class Reader:
         """Whether its memory is its own when it has been computed."""
         layer = self.layer(node)
         if layer is not None:
-            kinds = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Linear)
+            kinds = (
+                InvertedResidual,
+                nn.Conv2d,
+                nn.BatchNorm2d,
+                nn.MaxPool2d,
+                nn.AvgPool2d,
+                nn.AdaptiveAvgPool2d,
+                nn.Linear,
+            )
             activates = self.activation(node) is not None
             return isinstance(layer, kinds) or (activates and not self.writes(node))
         if node.op != "call_function":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import convx.nn
 from convx import _layers, _planning
+from convx._blocks import InvertedResidual
 from convx._errors import InvalidArgument
 from convx.convert import cannot_swap, convert_, shape_of
+from convx.optimize.blocks import fuse_blocks
 from convx.optimize.check import Reference, copied
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
@@ -40,8 +42,9 @@ class _Network:
 
     module: Any
     inputs: Inputs | None  # that it takes; None where it takes what the model does
-    fused: dict[str, tuple[str, ...]]  # into each layer, by its name
+    fused: dict[str, tuple[str, ...]]  # into each layer, by its name in the model
     reason: str = ""  # why nothing is
+    names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
 
 
 def optimize(
@@ -146,6 +149,7 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         module = trace(copy.deepcopy(model), inputs)
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         fused = fuse(module)
+        names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
     except Exception as error:  # whatever a model's own code raises when it is given a proxy
@@ -155,7 +159,17 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         convert_(converted)
         return _Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    return _Network(module, inputs, fused)
+    return _Network(module, inputs, fused, names=names)
+
+
+def _can_be_one_kernel(block: InvertedResidual, input: Any) -> bool:
+    """With the example input."""
+    weight = block.expand.weight
+    if not weight.is_cuda or input is None or input.dtype != weight.dtype:
+        return False
+    problem = block.problem(tuple(input.shape), input.dtype)
+    able, _ = _planning.core().supports("inverted_residual", problem, _planning.device(weight.device))
+    return bool(able)
 
 
 def _candidates(layout: str, args: Any, kwargs: Any) -> list[str]:
@@ -195,9 +209,10 @@ def _given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
 
 def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
     layers = _layers.convolutions(optimized.network)
+    rows = _block_rows(optimized, args, kwargs)
     calls = _layers.record_calls(optimized.network, list(layers), *_given(optimized, args, kwargs))
-    rows = []
-    for layer, names in layers.items():
+    for layer, found in layers.items():
+        names = [network.names.get(name, name) for name in found]
         if network.inputs is not None and not calls[layer]:
             continue  # the graph reads something of it, and calls a fused layer instead
         is_convx = isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d))
@@ -209,6 +224,33 @@ def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) 
             FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason, *times)
         )
     return tuple(rows)
+
+
+def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[FusionReport]:
+    """Of blocks that are one kernel for the example input."""
+    names = {module: name for name, module in optimized.network.named_modules()}
+    rows = []
+    given = _given(optimized, args, kwargs)
+    for block, calls in _layers.record_block_calls(optimized.network, *given).items():
+        for call in calls:
+            problem, device = block.problem(call.size, call.dtype), _planning.device(call.device)
+            plan = _planning.core().select(problem, device).plan
+            record = records.remembered(problem, device)
+            if plan.method == "native" or record is None:
+                continue
+            parts = ("expand", "depthwise", "project", *(("residual",) if block.residual else ()))
+            rows.append(
+                FusionReport(names[block], _shape_of(problem), parts, plan.method, "", record.us, None)
+            )
+    return rows
+
+
+def _shape_of(problem: Any) -> str:
+    p = problem
+    stride = f" s{p.stride}" if p.stride != 1 else ""
+    channels = f"{p.channels}->{p.expanded_channels}->{p.out_channels}"
+    size = f"{p.batch}x{p.channels}x{p.height}x{p.width}"
+    return f"{channels} {p.filter}x{p.filter}{stride} on {size}"
 
 
 def _measured_times(layer: Any, calls: list[_layers.Call]) -> tuple[float | None, float | None]:

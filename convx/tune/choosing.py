@@ -11,20 +11,21 @@ from convx import _planning
 from convx.tune import records
 from convx.tune.measuring import measured, plans_of
 from convx.tune.records import Record
-from convx.tune.tuning import problems_of
+from convx.tune.tuning import block_problems_of, problems_of
 
 _MOST = 8  # plans of a problem, beside torch's
 _ROUNDS = 5
 
 
 def choose(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Record, ...]:
-    """Lets calls of the model's layers take the fastest of their likely plans, in this process; the choices.
+    """Lets layers and blocks of a model take the fastest of their likely plans, in this process; the choices.
 
     What convx.tune has found already stays.
     """
     problems, _ = problems_of(model, args, kwargs, ("forward",))
     chosen = []
-    for problem, where in problems:
+    # Blocks last: their layers, which they are held against, have their plans then.
+    for problem, where in (*problems, *block_problems_of(model, args, kwargs)):
         device = _planning.device(where)
         record = records.remembered(problem, device)
         if record is None:

@@ -57,6 +57,67 @@ class FilterOperands:
         return lambda index: operators.filter2d(self.images[index], self.filters, border, algorithm)
 
 
+class BlockOperands:
+    """Random tensors for a _core.BlockProblem, in as many sets."""
+
+    def __init__(self, problem: Any, device: torch.device) -> None:
+        self.problem = p = problem
+        self.sets = _sets(problem, device)
+        generator = torch.Generator(device).manual_seed(0)
+
+        def values(*size: int) -> Tensor:
+            return torch.randn(size, dtype=_DTYPES[p.dtype], device=device, generator=generator)
+
+        size = (p.batch, p.channels, p.height, p.width)
+        self.inputs = [values(*size).to(memory_format=torch.channels_last) for _ in range(self.sets)]
+        expanded, taps = p.expanded_channels, p.filter * p.filter
+        weights = (
+            values(expanded, p.channels, 1, 1) / math.sqrt(p.channels),
+            values(expanded, 1, p.filter, p.filter) / math.sqrt(taps),
+            values(p.out_channels, expanded, 1, 1) / math.sqrt(expanded),
+        )
+        # As layers of a network in channels_last have them.
+        self.weights = [each.to(memory_format=torch.channels_last) for each in weights]
+        self.biases = [torch.zeros(each.size(0), dtype=each.dtype, device=device) for each in weights]
+
+    def call(self, algorithm: str) -> Call:
+        """Runs the block by one plan on the set of that index, with filters packed beforehand."""
+        if algorithm == "native":
+            return self._by_layers()
+        p = self.problem
+        operands = [each for both in zip(self.weights, self.biases, strict=True) for each in both]
+        rest = (*operands, p.stride, p.activation, p.output_activation, p.residual, algorithm)
+        packed = operators.pack_inverted_residual(self.inputs[0], *rest)
+        return lambda index: operators.inverted_residual(self.inputs[index], *rest, 0, packed)
+
+    def _by_layers(self) -> Call:
+        p = self.problem
+        one, none = [1, 1], [0, 0, 0, 0]
+        geometries = (
+            (one, none, one, 1, p.activation),
+            ([p.stride] * 2, [p.filter // 2] * 4, one, p.expanded_channels, p.activation),
+            (one, none, one, 1, p.output_activation),
+        )
+        rest = [
+            (weight, bias, *geometry, "auto", 0)
+            for weight, bias, geometry in zip(self.weights, self.biases, geometries, strict=True)
+        ]
+        packed: list[Tensor | None] = []
+
+        def call(index: int) -> Tensor:
+            value = given = self.inputs[index]
+            for place, arguments in enumerate(rest):
+                more = (given if p.residual and place == 2 else None, None, True)
+                if len(packed) == place:
+                    filters = operators.pack_weight(value, *arguments, *more)
+                    packed.append(filters if filters.numel() > 0 else None)
+                value = operators.conv2d(value, *arguments, packed[place], *more)
+            return value
+
+        call(0)
+        return call
+
+
 class Operands:
     """Random tensors for a _core.Problem, in as many sets."""
 

@@ -40,11 +40,23 @@ _FIELDS = (
 )
 # Beside them, where a problem has them: records from before there were any hold still.
 _MORE_FIELDS = ("scale", "residual", "residual_after_activation")
-_FILTER = "filter2d"  # the operation of a _core.FilterProblem
-_FILTER_FIELDS = (
-    *("operation", "dtype", "border", "images", "height", "width"),
-    *("filters", "filter_height", "filter_width"),
-)
+# By the operation, of problems that are no convolution: their type in _core, and its fields.
+_KINDS = {
+    "filter2d": (
+        "FilterProblem",
+        (
+            *("operation", "dtype", "border", "images", "height", "width"),
+            *("filters", "filter_height", "filter_width"),
+        ),
+    ),
+    "inverted_residual": (
+        "BlockProblem",
+        (
+            *("operation", "dtype", "activation", "output_activation", "residual", "batch", "channels"),
+            *("height", "width", "expanded_channels", "out_channels", "filter", "stride"),
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Record:
 
     environment: dict[str, Any]
     problem: dict[str, Any]
-    """The fields of _core.Problem, shape, dtype, layout and TF32 among them, or of _core.FilterProblem."""
+    """The fields of _core.Problem, shape, dtype, layout and TF32 among them, or another kind of problem's."""
     algorithm: str
     """The winner, as explain names its plan."""
     us: float
@@ -102,14 +114,18 @@ def environment_of(device: Any) -> dict[str, Any]:
     return {"device": key, "processor": _processor() if device.backend == "cpu" else "", **_versions()}
 
 
-def _field_names(operation: object) -> tuple[str, ...]:
-    return _FILTER_FIELDS if operation == _FILTER else _FIELDS
+def _field_names(operation: str) -> tuple[str, ...]:
+    return _KINDS[operation][1] if operation in _KINDS else _FIELDS
+
+
+def _type_of(operation: str) -> Any:
+    return getattr(_libraries.core(), _KINDS[operation][0] if operation in _KINDS else "Problem")
 
 
 def problem_fields(problem: Any) -> dict[str, Any]:
-    """A _core.Problem or _core.FilterProblem as plain data."""
+    """A problem of any kind as plain data."""
     names = _field_names(problem.operation)
-    if problem.operation != _FILTER:
+    if problem.operation not in _KINDS:
         names += tuple(name for name in _MORE_FIELDS if getattr(problem, name))
     fields = {name: getattr(problem, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
@@ -117,10 +133,9 @@ def problem_fields(problem: Any) -> dict[str, Any]:
 
 def _problem_of(fields: dict[str, Any]) -> Any:
     """The problem that has these fields."""
-    core = _libraries.core()
-    if fields["operation"] != _FILTER:
-        return core.Problem(**fields)
-    return core.FilterProblem(**{name: value for name, value in fields.items() if name != "operation"})
+    operation = fields["operation"]
+    given = {name: value for name, value in fields.items() if name != "operation" or operation not in _KINDS}
+    return _type_of(operation)(**given)
 
 
 def path_of(environment: dict[str, Any], problem: dict[str, Any]) -> Path:
@@ -171,8 +186,8 @@ def _parse(path: Path) -> Record:
         and _are_times(record.candidates)
         and (record.kernel is None or _are_fields(record.kernel))
     )
-    operation = record.problem.get("operation")
-    more = () if operation == _FILTER else _MORE_FIELDS
+    operation = str(record.problem.get("operation"))
+    more = () if operation in _KINDS else _MORE_FIELDS
     names = {name for name in record.problem if name not in more}
     if not is_typed or names != set(_field_names(operation)):
         raise ValueError("fields are missing or of another type")
@@ -269,8 +284,7 @@ def _require_known(record: Record) -> None:
     core = _libraries.core()
     kernel = record.algorithm.split(" ", 1)[0]
     method = kernel.split("/", 1)[0]
-    kind = core.FilterProblem if record.problem["operation"] == _FILTER else core.Problem
-    methods = [row["name"] for row in core.methods(kind)]
+    methods = [row["name"] for row in core.methods(_type_of(record.problem["operation"]))]
     if method not in methods:
         raise ValueError(f"no method is called '{method}', the methods are {', '.join(methods)}")
     cpu = core.Device.host_cpu(torch.get_num_threads())

@@ -240,6 +240,20 @@ def problems_of(
     return found, left
 
 
+def block_problems_of(
+    model: Module, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[tuple[Any, torch.device]]:
+    """The distinct problems of a model's inverted residual blocks that one kernel can run."""
+    found = []
+    for block, calls in _layers.record_block_calls(model, args, kwargs).items():
+        for call in calls:
+            problem = block.problem(call.size, call.dtype)
+            able, _ = _planning.core().supports("inverted_residual", problem, _planning.device(call.device))
+            if able and (problem, call.device) not in found:
+                found.append((problem, call.device))
+    return found
+
+
 def _operations_of(layer: Module, operations: Sequence[str]) -> Sequence[str]:
     """Of filters forward alone, where it is among them."""
     return ("forward",) if isinstance(layer, FilterLayer) and "forward" in operations else operations

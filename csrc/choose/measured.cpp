@@ -163,7 +163,8 @@ Packing packing_of(const ConvProblem& problem) {
   return problem.operation == Operation::input_grad ? Packing::measured : Packing::kept;
 }
 
-Packing packing_of(const FilterProblem& /*problem*/) {
+template <class Problem>
+Packing packing_of(const Problem& /*problem*/) {
   return Packing::kept;
 }
 
@@ -173,7 +174,8 @@ ConvProblem exact(ConvProblem problem) {
   return problem;
 }
 
-FilterProblem exact(const FilterProblem& problem) {
+template <class Problem>
+Problem exact(const Problem& problem) {
   return problem;
 }
 
@@ -182,11 +184,6 @@ FilterProblem exact(const FilterProblem& problem) {
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
   return problem.is_depthwise() ? depthwise_time(algorithm, problem, device)
                                 : dense_time(algorithm, problem, device);
-}
-
-Measured measured_time(const std::string& /*algorithm*/, const FilterProblem& /*problem*/,
-                       const DeviceTraits& /*device*/) {
-  return {};
 }
 
 template <class Problem>
@@ -220,5 +217,6 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
 
 template std::vector<Plan> predict(const MethodOf<ConvProblem>&, const ConvProblem&, const DeviceTraits&);
 template std::vector<Plan> predict(const MethodOf<FilterProblem>&, const FilterProblem&, const DeviceTraits&);
+template std::vector<Plan> predict(const MethodOf<BlockProblem>&, const BlockProblem&, const DeviceTraits&);
 
 }  // namespace convx

@@ -6,6 +6,7 @@
 
 #include "plan/method.h"
 #include "problem/device.h"
+#include "problem/block_problem.h"
 #include "problem/filter_problem.h"
 #include "problem/problem.h"
 
@@ -30,9 +31,12 @@ struct Measured {
 // products and waves of tiles take; too far from all measured layers it is an extrapolation, which tells
 // plans apart and is not held against torch. Either is corrected by the measured layers around the problem.
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
-// Filterings have the method's estimates alone.
-Measured measured_time(const std::string& algorithm, const FilterProblem& problem,
-                       const DeviceTraits& device);
+// Filterings and blocks have the method's estimates alone.
+template <class Problem>
+Measured measured_time(const std::string& /*algorithm*/, const Problem& /*problem*/,
+                       const DeviceTraits& /*device*/) {
+  return {};
+}
 
 // The method's candidates with what was measured, the expected fastest first. Where a candidate was measured
 // on problems like this, its best plan is taken to have that time; the method's estimates tell how the other

@@ -18,11 +18,6 @@ Support supports(const Method& method, const ConvProblem& problem, const DeviceT
                                                              : method.supports(sums_of(problem), device);
 }
 
-Support supports(const MethodOf<FilterProblem>& method, const FilterProblem& problem,
-                 const DeviceTraits& device) {
-  return method.supports(problem, device);
-}
-
 std::vector<Plan> candidates(const Method& method, const ConvProblem& problem, const DeviceTraits& device) {
   if (!problem.epilogue.is_more_than_bias()) return method.candidates(problem, device);
   std::vector<Plan> plans;
@@ -36,11 +31,6 @@ std::vector<Plan> candidates(const Method& method, const ConvProblem& problem, c
     plans.push_back(std::move(plan));
   }
   return plans;
-}
-
-std::vector<Plan> candidates(const MethodOf<FilterProblem>& method, const FilterProblem& problem,
-                             const DeviceTraits& device) {
-  return method.candidates(problem, device);
 }
 
 }  // namespace convx

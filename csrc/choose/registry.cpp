@@ -4,6 +4,7 @@
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
+#include "methods/inverted_residual/inverted_residual.h"
 #include "methods/native/native.h"
 #include "methods/pointwise/pointwise.h"
 
@@ -19,6 +20,13 @@ const std::vector<const Method*>& methods() {
 template <>
 const std::vector<const MethodOf<FilterProblem>*>& methods() {
   static const std::vector<const MethodOf<FilterProblem>*> table = {&filter2d::filtering};
+  return table;
+}
+
+template <>
+const std::vector<const MethodOf<BlockProblem>*>& methods() {
+  static const std::vector<const MethodOf<BlockProblem>*> table = {&inverted_residual::method,
+                                                                   &inverted_residual::native};
   return table;
 }
 

@@ -92,6 +92,7 @@ std::optional<Tuned> find_tuned(const Problem& problem, const DeviceTraits& devi
 void forget_tuned() {
   clear<ConvProblem>();
   clear<FilterProblem>();
+  clear<BlockProblem>();
   ++generation;
 }
 
@@ -102,12 +103,15 @@ uint64_t tuned_generation() {
 void remember_tuned(const std::string& record) {
   RecordFields fields(record);
   if (fields.says("operation", kFilterOperation)) return remember_problem<FilterProblem>(fields);
+  if (fields.says("operation", kBlockOperation)) return remember_problem<BlockProblem>(fields);
   remember_problem<ConvProblem>(fields);
 }
 
 template void remember_tuned(const ConvProblem&, const std::string&, Tuned);
 template void remember_tuned(const FilterProblem&, const std::string&, Tuned);
+template void remember_tuned(const BlockProblem&, const std::string&, Tuned);
 template std::optional<Tuned> find_tuned(const ConvProblem&, const DeviceTraits&);
 template std::optional<Tuned> find_tuned(const FilterProblem&, const DeviceTraits&);
+template std::optional<Tuned> find_tuned(const BlockProblem&, const DeviceTraits&);
 
 }  // namespace convx

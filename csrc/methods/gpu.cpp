@@ -2,6 +2,7 @@
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
+#include "methods/inverted_residual/inverted_residual.h"
 #include "methods/pointwise/pointwise.h"
 #include "plan/launchers.h"
 
@@ -20,6 +21,10 @@ const GpuLauncher<FilterProblem> kFilterings[] = {
     {&filter2d::filtering, filter2d::launch_gpu, nullptr},
 };
 
+const GpuLauncher<BlockProblem> kBlocks[] = {
+    {&inverted_residual::method, inverted_residual::launch_gpu, inverted_residual::pack_weights_gpu},
+};
+
 }  // namespace
 
 template <>
@@ -30,6 +35,11 @@ const GpuLauncher<ConvProblem>& gpu_launcher(const Plan& plan) {
 template <>
 const GpuLauncher<FilterProblem>& gpu_launcher(const Plan& plan) {
   return find_launcher(kFilterings, plan);
+}
+
+template <>
+const GpuLauncher<BlockProblem>& gpu_launcher(const Plan& plan) {
+  return find_launcher(kBlocks, plan);
 }
 
 }  // namespace convx

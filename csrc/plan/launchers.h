@@ -6,6 +6,7 @@
 
 #include "plan/launch.h"
 #include "plan/method.h"
+#include "problem/block_problem.h"
 #include "problem/filter_problem.h"
 
 namespace convx {
@@ -14,7 +15,8 @@ template <class Problem>
 struct GpuLauncher {
   const MethodOf<Problem>* method;
   void (*launch)(const Plan&, const Problem&, const Pointers&, Stream);
-  // Writes the filters in plan.packing's order; null for a method whose plans name none.
+  // Writes the filters in plan.packing's order; null for a method whose plans name none. A block's weight is
+  // its BlockWeights.
   void (*pack_weight)(const Plan&, const Problem&, const void* weight, void* packed, Stream);
 };
 
@@ -35,9 +37,13 @@ const GpuLauncher<ConvProblem>& gpu_launcher(const Plan& plan);
 template <>
 const GpuLauncher<FilterProblem>& gpu_launcher(const Plan& plan);
 template <>
+const GpuLauncher<BlockProblem>& gpu_launcher(const Plan& plan);
+template <>
 const CpuLauncher<ConvProblem>& cpu_launcher(const Plan& plan);
 template <>
 const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan);
+template <>
+const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan);
 
 template <class Launcher, size_t Count>
 const Launcher& find_launcher(const Launcher (&table)[Count], const Plan& plan) {

@@ -65,8 +65,8 @@ struct Plan {
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
 };
 
-// A method for one kind of problem, ConvProblem or FilterProblem. A kind has a description, equality, a hash
-// and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one of launchers
+// A method for one kind of problem: ConvProblem, FilterProblem or BlockProblem. A kind has a description,
+// equality, a hash and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one of launchers
 // (methods/cpu.cpp and gpu.cpp), and what was measured of it (measured_time in choose/measured.h).
 template <class Problem>
 struct MethodOf : MethodFacts {

@@ -136,4 +136,24 @@ FilterProblem read_problem(RecordFields& fields) {
   return problem;
 }
 
+template <>
+BlockProblem read_problem(RecordFields& fields) {
+  BlockProblem problem;
+  fields.text("operation");  // kBlockOperation
+  problem.dtype = parse_dtype(fields.text("dtype"));
+  problem.activation = parse_activation(fields.text("activation"));
+  problem.output_activation = parse_activation(fields.text("output_activation"));
+  problem.has_residual = fields.integer("residual") != 0;
+  problem.batch = fields.integer("batch");
+  problem.channels = fields.integer("channels");
+  problem.height = fields.integer("height");
+  problem.width = fields.integer("width");
+  problem.expanded_channels = fields.integer("expanded_channels");
+  problem.out_channels = fields.integer("out_channels");
+  problem.filter = fields.integer("filter");
+  problem.stride = fields.integer("stride");
+  validate_and_size(problem);
+  return problem;
+}
+
 }  // namespace convx

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "problem/block_problem.h"
 #include "problem/filter_problem.h"
 
 namespace convx {
@@ -26,13 +27,15 @@ class RecordFields {
 };
 
 // ConvProblem from every field of _core.Problem by its name there, pairs and paddings as numbers with spaces
-// between; scale, residual and residual_after_activation may be left out. FilterProblem from those of
-// _core.FilterProblem.
+// between; scale, residual and residual_after_activation may be left out. FilterProblem and BlockProblem from
+// those of _core.FilterProblem and _core.BlockProblem.
 template <class Problem>
 Problem read_problem(RecordFields& fields);
 template <>
 ConvProblem read_problem(RecordFields& fields);
 template <>
 FilterProblem read_problem(RecordFields& fields);
+template <>
+BlockProblem read_problem(RecordFields& fields);
 
 }  // namespace convx

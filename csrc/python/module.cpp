@@ -179,6 +179,55 @@ void bind_filter_problem(py::module_& module) {
       .def("__hash__", &FilterProblem::hash);
 }
 
+BlockProblem make_block_problem(const std::string& dtype, const std::string& activation,
+                                const std::string& output_activation, bool residual, int64_t batch,
+                                int64_t channels, int64_t height, int64_t width, int64_t expanded_channels,
+                                int64_t out_channels, int64_t filter, int64_t stride) {
+  BlockProblem problem;
+  problem.dtype = parse_dtype(dtype);
+  problem.activation = parse_activation(activation);
+  problem.output_activation = parse_activation(output_activation);
+  problem.has_residual = residual;
+  problem.batch = batch;
+  problem.channels = channels;
+  problem.height = height;
+  problem.width = width;
+  problem.expanded_channels = expanded_channels;
+  problem.out_channels = out_channels;
+  problem.filter = filter;
+  problem.stride = stride;
+  validate_and_size(problem);
+  return problem;
+}
+
+void bind_block_problem(py::module_& module) {
+  py::class_<BlockProblem>(module, "BlockProblem", "One inverted residual block, described without tensors.")
+      .def(py::init(&make_block_problem), py::kw_only(), py::arg("dtype"), py::arg("activation") = "relu6",
+           py::arg("output_activation") = "none", py::arg("residual") = false, py::arg("batch"),
+           py::arg("channels"), py::arg("height"), py::arg("width"), py::arg("expanded_channels"),
+           py::arg("out_channels"), py::arg("filter") = 3, py::arg("stride") = 1)
+      .def_property_readonly("operation", [](const BlockProblem&) { return kBlockOperation; })
+      .def_property_readonly("dtype", [](const BlockProblem& p) { return to_string(p.dtype); })
+      .def_property_readonly("activation", [](const BlockProblem& p) { return to_string(p.activation); })
+      .def_property_readonly("output_activation",
+                             [](const BlockProblem& p) { return to_string(p.output_activation); })
+      .def_readonly("residual", &BlockProblem::has_residual)
+      .def_readonly("batch", &BlockProblem::batch)
+      .def_readonly("channels", &BlockProblem::channels)
+      .def_readonly("height", &BlockProblem::height)
+      .def_readonly("width", &BlockProblem::width)
+      .def_readonly("expanded_channels", &BlockProblem::expanded_channels)
+      .def_readonly("out_channels", &BlockProblem::out_channels)
+      .def_readonly("filter", &BlockProblem::filter)
+      .def_readonly("stride", &BlockProblem::stride)
+      .def_property_readonly("bytes", &BlockProblem::bytes)
+      .def_property_readonly("flops", &BlockProblem::flops)
+      .def("describe", [](const BlockProblem& p) { return describe(p); })
+      .def("__repr__", [](const BlockProblem& p) { return "BlockProblem(" + describe(p) + ")"; })
+      .def("__eq__", [](const BlockProblem& a, const BlockProblem& b) { return a == b; })
+      .def("__hash__", &BlockProblem::hash);
+}
+
 DeviceTraits gpu(int index) {
   const KernelLibrary* library = find_library(true);
   if (library == nullptr) throw InvalidArgument("convx's library for GPUs is not loaded");
@@ -288,6 +337,7 @@ PYBIND11_MODULE(_core, module) {
   py::register_local_exception_translator(&translate_invalid_argument);
   bind_problem(module);
   bind_filter_problem(module);
+  bind_block_problem(module);
   bind_device(module);
   bind_plans(module);
   bind_generator(module);
@@ -296,7 +346,9 @@ PYBIND11_MODULE(_core, module) {
       [](const py::object& kind) {
         if (kind.is(py::type::of<ConvProblem>())) return list_methods<ConvProblem>();
         if (kind.is(py::type::of<FilterProblem>())) return list_methods<FilterProblem>();
-        throw py::type_error("methods takes Problem or FilterProblem, got " + std::string(py::str(kind)));
+        if (kind.is(py::type::of<BlockProblem>())) return list_methods<BlockProblem>();
+        throw py::type_error("methods takes Problem, FilterProblem or BlockProblem, got " +
+                             std::string(py::str(kind)));
       },
       py::arg("kind") = py::type::of<ConvProblem>());
   module.def("output_size", &output_size, py::arg("input_size"), py::arg("weight_size"), py::arg("stride"),
@@ -305,6 +357,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("algorithm_of_gradients", &algorithm_of_gradients, py::arg("algorithm"));
   bind_planner<ConvProblem>(module);
   bind_planner<FilterProblem>(module);
+  bind_planner<BlockProblem>(module);
   module.def("tuning_key", &tuning_key, py::arg("device"));
   module.def("remember_tuned", [](const std::string& record) { remember_tuned(record); }, py::arg("record"));
   module.def("forget_tuned", &forget_tuned);

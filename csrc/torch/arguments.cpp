@@ -32,7 +32,7 @@ bool to_dtype(int32_t code, DType& dtype) {
 
 }  // namespace
 
-void require_image(const char* name, const TensorView& tensor) {
+DType require_image(const char* name, const TensorView& tensor) {
   if (tensor.dimensions != 4) {
     throw InvalidArgument(std::string(name) + " must have 4 dimensions, got " +
                           std::to_string(tensor.dimensions) + ": shape " + tensor.shape() +
@@ -43,6 +43,7 @@ void require_image(const char* name, const TensorView& tensor) {
     throw InvalidArgument(std::string(name) + " must be float32, float64, float16 or bfloat16, got " +
                           dtype_name(tensor.dtype) + "; convert it with .to(torch.float32)");
   }
+  return dtype;
 }
 
 void require_like(const char* name, const TensorView& tensor, const char* first_name,

@@ -22,8 +22,8 @@ struct Geometry {
 ConvProblem describe_problem(Operation operation, int32_t dtype, Layout layout, const Sizes& input,
                              const Sizes& weight, const Geometry& geometry);
 
-// Four dimensions and a floating type.
-void require_image(const char* name, const TensorView& tensor);
+// Four dimensions and a floating type, which is returned.
+DType require_image(const char* name, const TensorView& tensor);
 // Same dtype and device as the first argument.
 void require_like(const char* name, const TensorView& tensor, const char* first_name,
                   const TensorView& first);

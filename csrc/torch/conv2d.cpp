@@ -1,4 +1,6 @@
 // convx::conv2d and pack_weight: check, allocate, select, launch.
+#include "torch/conv2d.h"
+
 #include "choose/plans.h"
 #include "choose/registry.h"
 #include "methods/native/native.h"
@@ -25,6 +27,8 @@ ConvProblem forward_problem(const TensorView& input, const TensorView& weight,
   set_epilogue(problem, epilogue, input, parse_activation(activation), residual_after_activation);
   return problem;
 }
+
+}  // namespace
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
               const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
@@ -68,6 +72,8 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
   run(*plan, kernels, pointers, input_view);
   return plan->finishes_apart ? canonical(finish(problem, output, epilogue), layout) : output;
 }
+
+namespace {
 
 // What conv2d takes as packed_weight with the same arguments; empty where its plan reads torch's own order.
 Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,

@@ -1,4 +1,4 @@
-// Running a plan of a ConvProblem or FilterProblem.
+// Running a plan of a problem of any kind.
 #pragma once
 #include "plan/launch.h"
 #include "torch/tensor.h"

@@ -180,4 +180,22 @@ CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragme
 #endif
 }
 
+// An operand of multiply_fragments<32> from shared memory, of 16 bits: 16 rows of 32 bytes, aligned to 16.
+// Value 2 * slot + half of word w is of the depth's channel 8 * w + 2 * slot + half. row: the lane's own,
+// lane % 16, 16 bytes further for lanes from 16 on. What was written there comes before a barrier: loads and
+// stores beside this one may pass it.
+CONVX_DEVICE void load_rows(const void* row, uint32_t (&a)[4]) {
+#if defined(CONVX_SIMT)
+  const simt::Given<32, const void*> given(row);
+  const int lane = threadIdx.x % 32;
+  for (int word = 0; word < 4; ++word) {
+    a[word] = static_cast<const uint32_t*>(given.from(8 * word + lane / 4))[lane % 4];
+  }
+#elif defined(CONVX_CUDA) && defined(__CUDA_ARCH__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
+#endif
+}
+
 }  // namespace convx

@@ -24,6 +24,7 @@
 #endif
 
 #define CONVX_UNROLL _Pragma("unroll")
+#define CONVX_UNROLL_TWICE _Pragma("unroll 2")
 #define CONVX_UNROLL_THRICE _Pragma("unroll 3")
 #define CONVX_NO_UNROLL _Pragma("unroll 1")
 
@@ -34,9 +35,11 @@
 #define CONVX_DYNAMIC_SHARED(name) unsigned char* const name = SIMT_DYNAMIC_SHARED()
 #define CONVX_SKIP_OTHER_WARPS(lanes) static_assert((lanes) == 32 || (lanes) == 64, "lanes")
 #undef CONVX_UNROLL
+#undef CONVX_UNROLL_TWICE
 #undef CONVX_UNROLL_THRICE
 #undef CONVX_NO_UNROLL
 #define CONVX_UNROLL
+#define CONVX_UNROLL_TWICE
 #define CONVX_UNROLL_THRICE
 #define CONVX_NO_UNROLL
 #else

@@ -25,8 +25,12 @@ SIMT = Path("tests/host/simt")
 METHODS = Path("methods")
 FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
+BLOCKS = "inverted_residual"  # runs no convolutions
 # Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
-MORE_DRIVERS = {"filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp")}
+MORE_DRIVERS = {
+    "filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp"),
+    "blocks": (BLOCKS, SIMT / "block_driver.cpp"),
+}
 FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
@@ -49,9 +53,9 @@ def families() -> list[str]:
 
 
 def methods() -> list[str]:
-    """Methods with GPU kernels that are tested as a whole: all but depthwise."""
+    """Methods with GPU kernels for convolutions that are tested as a whole: all but depthwise."""
     paths = (path.parts for path in targets.sources(f"{METHODS}/*/**/*.cu"))
-    return sorted({parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name})
+    return sorted({parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name, BLOCKS})
 
 
 class Programs:
@@ -72,7 +76,7 @@ class Programs:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
         else:
             method, driver = MORE_DRIVERS.get(name, (name, SIMT / "driver.cpp"))
-            whole = method in methods() or method == FINISH
+            whole = method in (*methods(), FINISH, BLOCKS)
             folder = (METHODS if whole else FAMILIES) / method
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
             objects = self._objects([driver], ["-O1", tested], f"_{name}")

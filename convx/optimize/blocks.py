@@ -1,0 +1,108 @@
+"""Finds inverted residual blocks in a graph whose layers are fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from convx._arguments import pair
+from convx._blocks import InvertedResidual
+from convx.optimize.graph import Reader
+from convx.optimize.layers import FusedConv2d
+
+
+def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[InvertedResidual, Any], bool]) -> dict[str, str]:
+    """Puts a block in the place of its three layers where it is wanted, given its input's metadata. The names
+    of the layers that are in blocks, with their blocks'."""
+    reader, found = Reader(module), {}
+    for node in list(module.graph.nodes):
+        chain = _chain(reader, node)
+        if chain is None:
+            continue
+        layers: Any = [reader.layer(each) for each in chain]
+        block = InvertedResidual(*layers, residual=len(chain[2].args) == 2).eval()
+        if not is_wanted(block, node.args[0].meta.get("tensor_meta")):
+            continue
+        name = _free_name(module, str(node.target))
+        module.add_submodule(name, block)
+        with module.graph.inserting_after(chain[2]):
+            made = module.graph.call_module(name, (node.args[0],))
+        made.meta = dict(chain[2].meta)
+        chain[2].replace_all_uses_with(made)
+        for each, part in zip(chain[::-1], ("project", "depthwise", "expand"), strict=True):
+            module.graph.erase_node(each)
+            found[str(each.target)] = f"{name}.{part}"
+    module.delete_all_unused_submodules()
+    module.recompile()
+    return found
+
+
+def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
+    """The nodes of a block that begins there, with nobody else seeing what is in between."""
+    if not _is_pointwise(reader, expand) or len(expand.args) != 1:
+        return None
+    chain = [expand]
+    for is_next in (_is_depthwise, _is_pointwise):
+        users = list(chain[-1].users)
+        if len(users) != 1 or not is_next(reader, users[0]) or users[0].args[0] is not chain[-1]:
+            return None
+        chain.append(users[0])
+    first, second, last = (reader.layer(node) for node in chain)
+    if len({id(layer) for layer in (first, second, last)}) < 3:
+        return None
+    if len(second_arguments := chain[1].args) != 1 or second_arguments[0] is not expand:
+        return None
+    if getattr(first, "activation", None) != getattr(second, "activation", None):
+        return None
+    if len(chain[2].args) == 2:
+        adds_input = chain[2].args[1] is expand.args[0]
+        linear = getattr(last, "activation", None) == "none"
+        if not adds_input or not linear:
+            return None
+    return chain if _nothing_writes(reader, chain) else None
+
+
+def _is_pointwise(reader: Reader, node: fx.Node) -> bool:
+    layer = reader.layer(node)
+    if not isinstance(layer, FusedConv2d) or node.kwargs:
+        return False
+    return layer.groups == 1 and layer.kernel_size == (1, 1) and _has(layer, stride=1, padding=0)
+
+
+def _is_depthwise(reader: Reader, node: fx.Node) -> bool:
+    layer = reader.layer(node)
+    if not isinstance(layer, FusedConv2d) or node.kwargs:
+        return False
+    height, width = layer.kernel_size
+    stride = pair("stride", layer.stride)
+    is_depthwise = layer.groups == layer.in_channels == layer.out_channels
+    is_even = height % 2 == 0 or height != width or stride[0] != stride[1]
+    return is_depthwise and not is_even and _has(layer, stride=stride[0], padding=height // 2)
+
+
+def _has(layer: FusedConv2d, stride: int, padding: int) -> bool:
+    if layer.padding == "same":
+        return stride == 1 and pair("dilation", layer.dilation) == (1, 1)
+    same = pair("stride", layer.stride) == (stride, stride) and pair("dilation", layer.dilation) == (1, 1)
+    return same and layer.padding != "valid" and pair("padding", layer.padding) == (padding, padding)
+
+
+def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:
+    """Between the first and the last: the block reads its input again at its end."""
+    node = chain[0].next
+    while node is not chain[2]:
+        if node not in chain and reader.writes(node):
+            return False
+        node = node.next
+    return True
+
+
+def _free_name(module: fx.GraphModule, first: str) -> str:
+    """What the layers' names have in common with a word behind."""
+    parent = first.rpartition(".")[0].partition(".conv")[0]
+    wanted = f"{parent}.block" if parent else "block"
+    names = {name for name, _ in module.named_modules()}
+    numbered = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(names) + 1))
+    return next(name for name in numbered if name not in names)

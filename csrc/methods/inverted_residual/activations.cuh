@@ -1,0 +1,32 @@
+// Activations of values that are rounded to 16 bits. Which one it is is known to the compiler: kernels hold
+// many copies of its code, and have to fit into the instruction cache.
+#pragma once
+#include "methods/inverted_residual/shape.h"
+#include "platform/gpu/clamp.h"
+#include "problem/epilogue.h"
+
+namespace convx::inverted_residual {
+
+// What relu and relu6 differ in; exact in 16 bits.
+template <class T>
+struct Bound {
+  uint32_t high;  // twice
+
+  CONVX_DEVICE explicit Bound(Activation activation) {
+    const float most = activation == Activation::relu6 ? 6.0f : bits_to_float(0x7f800000u);
+    high = narrow_pair<T>(most, most);
+  }
+};
+
+template <class T, Inside kInside>
+CONVX_DEVICE uint32_t activated_pair(float x, float y, const Bound<T>& bound) {
+  if constexpr (kInside == Inside::relu) {
+    return least_pair_keeping_nan<T>(narrow_pair_of_relu<T>(x, y), bound.high);
+  } else {
+    x *= clamp_keeping_nan(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
+    y *= clamp_keeping_nan(y + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
+    return narrow_pair<T>(x, y);
+  }
+}
+
+}  // namespace convx::inverted_residual

@@ -1,0 +1,91 @@
+// The depthwise stage: from a chunk of the expanded tensor in shared memory to what is projected.
+#pragma once
+#include "methods/inverted_residual/activations.cuh"
+#include "methods/inverted_residual/arguments.cuh"
+
+namespace convx::inverted_residual {
+
+struct alignas(8) Two {
+  float x, y;
+};
+
+template <class T>
+CONVX_DEVICE Two widen_pair(uint32_t word) {
+  if constexpr (std::is_same<T, bfloat16>::value) {
+    return {bits_to_float(word << 16), bits_to_float(word & 0xffff0000u)};
+  } else {
+    return {widen(T{static_cast<uint16_t>(word)}), widen(T{static_cast<uint16_t>(word >> 16)})};
+  }
+}
+
+CONVX_DEVICE void add_products(Two& sum, const Two& a, const Two& b) {
+  sum.x = multiply_add(a.x, b.x, sum.x);
+  sum.y = multiply_add(a.y, b.y, sum.y);
+}
+
+// A strip of Rows x Columns results of two channels. Each row of the window is read once and serves all the
+// rows of results that have it: row and column reuse (Lu, Zhang, Wang) in registers.
+template <class T, int Filter, int Stride, int Rows, int Columns>
+CONVX_DEVICE void filter_strip(const unsigned char* window, int row_pitch, int pixel_pitch, const Two* taps,
+                               int taps_pitch, Two (&sums)[Rows][Columns]) {
+  constexpr int kHeight = (Rows - 1) * Stride + Filter, kWidth = (Columns - 1) * Stride + Filter;
+  Two filter[Filter * Filter];
+  CONVX_UNROLL
+  for (int tap = 0; tap < Filter * Filter; ++tap) filter[tap] = taps[tap * taps_pitch];
+  CONVX_UNROLL
+  for (int y = 0; y < kHeight; ++y) {
+    Two pixels[kWidth];
+    CONVX_UNROLL
+    for (int x = 0; x < kWidth; ++x) {
+      pixels[x] = widen_pair<T>(*reinterpret_cast<const uint32_t*>(window + y * row_pitch + x * pixel_pitch));
+    }
+    CONVX_UNROLL
+    for (int row = 0; row < Rows; ++row) {
+      const int tap_row = y - row * Stride;
+      if (tap_row < 0 || tap_row >= Filter) continue;
+      CONVX_UNROLL
+      for (int column = 0; column < Columns; ++column) {
+        CONVX_UNROLL
+        for (int tap = 0; tap < Filter; ++tap) {
+          add_products(sums[row][column], pixels[column * Stride + tap], filter[tap_row * Filter + tap]);
+        }
+      }
+    }
+  }
+}
+
+template <class T, class Form>
+CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, const unsigned char* window,
+                            unsigned char* to) {
+  constexpr int kRows = Form::kStripRows, kColumns = Form::kShape.strip_columns;
+  constexpr int kTaps = Form::kFilter * Form::kFilter;
+  const int pairs = a.chunk / 2, shift = a.pair_shift + 3;  // 1 << shift pairs of channels
+  const Two* const taps = reinterpret_cast<const Two*>(stage + a.depthwise_at);
+  const int row_pitch = a.window_width * a.window_pitch;
+  const Bound<T> bound(a.activation);
+  // A thread's channels stay the same: a block's threads are a multiple of a chunk's pairs.
+  const int pair = threadIdx.x & (pairs - 1);
+  const Two bias = taps[kTaps * pairs + pair];
+  CONVX_NO_UNROLL
+  for (int strip = threadIdx.x >> shift; strip < a.strips; strip += blockDim.x >> shift) {
+    const int down = static_cast<int>(a.by_strips_across.quotient(strip)) * kRows;
+    const int across = static_cast<int>(a.by_strips_across.remainder(strip)) * kColumns;
+    Two sums[kRows][kColumns];
+    CONVX_UNROLL
+    for (int i = 0; i < kRows * kColumns; ++i) sums[i / kColumns][i % kColumns] = bias;
+    filter_strip<T, Form::kFilter, Form::kStride, kRows, kColumns>(
+        window + (down * row_pitch + across * a.window_pitch) * Form::kStride + pair * 4, row_pitch,
+        a.window_pitch, taps + pair, pairs, sums);
+    CONVX_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      CONVX_UNROLL
+      for (int column = 0; column < kColumns; ++column) {
+        const int pixel = (down + row) * a.tile_width + across + column;
+        *reinterpret_cast<uint32_t*>(to + pixel * a.filtered_pitch + pair * 4) =
+            activated_pair<T, Form::kInside>(sums[row][column].x, sums[row][column].y, bound);
+      }
+    }
+  }
+}
+
+}  // namespace convx::inverted_residual

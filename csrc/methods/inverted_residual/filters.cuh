@@ -1,0 +1,62 @@
+// Packed filters on their way: a ring of chunks in shared memory, three in use and those that come next.
+#pragma once
+#include "methods/inverted_residual/arguments.cuh"
+#include "platform/gpu/stage.h"
+
+namespace convx::inverted_residual {
+
+template <class T>
+class FilterRing {
+ public:
+  // Fetches the first chunks: filters do not depend on the kernel before.
+  CONVX_DEVICE FilterRing(const Arguments<T>& a, unsigned char* shared)
+      : a_(a), ring_(shared + a.ring_at), stages_(reinterpret_cast<uint64_t*>(shared + a.barriers_at)) {
+    for (int chunk = 0; chunk < a_.ahead; ++chunk) fetch(chunk);
+  }
+
+  // Into a stage that no thread reads any more.
+  CONVX_DEVICE void fetch(int chunk) {
+    if (chunk < a_.chunks) {
+      const unsigned char* const from = a_.filters + static_cast<int64_t>(chunk) * a_.chunk_bytes;
+      unsigned char* const to = ring_ + next_ * a_.chunk_bytes;
+      if constexpr (kBlockStagesCopy) {
+        if (threadIdx.x == 0) {
+          stages_.begin(next_, a_.chunk_bytes);
+          stages_.load(next_, to, from, a_.chunk_bytes);
+        }
+      } else {
+        for (int at = threadIdx.x * 16; at < a_.chunk_bytes; at += blockDim.x * 16) {
+          copy_async<16>(to + at, from + at, 16);
+        }
+      }
+    }
+    if constexpr (!kBlockStagesCopy) commit_copies();
+    next_ = next_ + 1 == a_.ring ? 0 : next_ + 1;
+  }
+
+  // Until a chunk is there, once a barrier has followed; called for one after the other.
+  CONVX_DEVICE void wait(int chunk) {
+    if constexpr (kBlockStagesCopy) {
+      if (chunk < a_.chunks) stages_.wait(current_, phase_);
+    } else {
+      wait_copies(a_.ahead - 1);
+    }
+  }
+  // The chunk that was waited for, and those before it.
+  CONVX_DEVICE const unsigned char* stage(int before) const {
+    const int at = current_ - before;
+    return ring_ + (at < 0 ? at + a_.ring : at) * a_.chunk_bytes;
+  }
+  CONVX_DEVICE void advance() {
+    if (++current_ == a_.ring) current_ = 0, phase_ ^= 1;
+  }
+
+ private:
+  const Arguments<T>& a_;
+  unsigned char* ring_;
+  BlockStages<kMostRing> stages_;
+  int next_ = 0, current_ = 0;
+  uint32_t phase_ = 0;
+};
+
+}  // namespace convx::inverted_residual

@@ -1,0 +1,88 @@
+// What lies where in the shared memory of a block, and in the packed filters. Bytes, but for what is said.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "methods/inverted_residual/shape.h"
+#include "problem/block_problem.h"
+#include "problem/divide.h"
+
+namespace convx::inverted_residual {
+
+constexpr int64_t kMatrix = 16;         // rows of a product's tile, and channels of a pair of tiles
+constexpr int64_t kPairBytes = 512;     // filters of a pair of tiles and one step of the depth, for a warp
+constexpr int64_t kChunksInFlight = 3;  // that are expanded, filtered and projected at a time
+
+// A block of threads makes tile_height x tile_width results of one image, whole strips of its shape, with
+// `chunk` expanded channels at a time.
+struct Tiling {
+  int64_t shape = 0;  // kShapes[shape]: what is fixed when kernels are compiled
+  int64_t tile_height = 0, tile_width = 0;
+  int64_t chunk = 0;
+  int64_t warps_down = 0, warps_across = 0;  // of the project product: over pixels, over output channels
+  int64_t ahead = 1;                         // chunks whose filters are fetched before their turn
+  int64_t warps() const { return warps_down * warps_across; }
+};
+
+// 8 rows of 16 bytes that are read at once lie in different banks; for 16 channels, of which there is little
+// to read, room counts for more.
+constexpr int64_t fragment_pitch(int64_t bytes) {
+  return bytes % 32 == 0 && bytes > 32 ? bytes + 16 : bytes;
+}
+
+// All elements have 2 bytes.
+struct Geometry {
+  int64_t depth, out_channels, chunks;  // channels rounded up to what products take
+  int64_t tiles_down, tiles_across, blocks;
+  int64_t window_height, window_width;  // of the expanded tensor
+  int64_t window_tiles, result_tiles;   // of kMatrix pixels
+  // Packed filters: of a chunk its 1x1 filters and bias, its depthwise filters and bias, the 1x1 filters that
+  // follow. After the last chunk the bias of the result, in float32.
+  int64_t expand_bias_at, depthwise_at, project_at, chunk_bytes, packed_bytes;
+  // Shared memory.
+  int64_t source_pitch, window_pitch, filtered_pitch;  // of a pixel
+  int64_t source_at, window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at;
+  int64_t shared_bytes;
+  int64_t ring;  // chunks of filters
+};
+
+inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
+  constexpr int64_t kBytes = 2;
+  Geometry g{};
+  g.depth = round_up(p.channels, kMatrix);
+  g.out_channels = round_up(p.out_channels, kMatrix);
+  g.chunks = divide_up(p.expanded_channels, t.chunk);
+  g.tiles_down = divide_up(p.out_height, t.tile_height);
+  g.tiles_across = divide_up(p.out_width, t.tile_width);
+  g.blocks = p.batch * g.tiles_down * g.tiles_across;
+  g.window_height = (t.tile_height - 1) * p.stride + p.filter;
+  g.window_width = (t.tile_width - 1) * p.stride + p.filter;
+  g.window_tiles =
+      divide_up(std::min(g.window_height, p.height) * std::min(g.window_width, p.width), kMatrix);
+  g.result_tiles = divide_up(t.tile_height * t.tile_width, kMatrix);
+
+  const int64_t pairs = t.chunk / kMatrix;
+  g.expand_bias_at = g.depth / kMatrix * pairs * kPairBytes;
+  g.depthwise_at = g.expand_bias_at + t.chunk * 4;
+  g.project_at = g.depthwise_at + (p.filter * p.filter + 1) * t.chunk * 4;
+  g.chunk_bytes = g.project_at + pairs * (g.out_channels / kMatrix) * kPairBytes;
+  // A few bytes more, by which sizes tell packings apart.
+  g.packed_bytes = g.chunks * g.chunk_bytes + g.out_channels * 4 + t.chunk;
+
+  g.source_pitch = fragment_pitch(g.depth * kBytes);
+  g.window_pitch = fragment_pitch(t.chunk * kBytes);
+  g.filtered_pitch = fragment_pitch(t.chunk * kBytes);
+  g.ring = kChunksInFlight + t.ahead;
+  g.window_bytes = g.window_height * g.window_width * g.window_pitch;
+  g.filtered_bytes = g.result_tiles * kMatrix * g.filtered_pitch;
+  g.source_at = 0;
+  g.window_at = g.window_tiles * kMatrix * g.source_pitch;
+  g.filtered_at = g.window_at + 2 * g.window_bytes;
+  g.ring_at = g.filtered_at + 2 * g.filtered_bytes;
+  g.places_at = g.ring_at + g.ring * g.chunk_bytes;
+  g.barriers_at = g.places_at + g.window_tiles * kMatrix * 8;
+  g.shared_bytes = g.barriers_at + kMostRing * 8;
+  return g;
+}
+
+}  // namespace convx::inverted_residual

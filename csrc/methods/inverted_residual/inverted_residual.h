@@ -1,0 +1,21 @@
+// Inverted residual blocks in one kernel: methods/inverted_residual/kernel.cuh.
+#pragma once
+#include "methods/inverted_residual/geometry.h"
+#include "plan/launch.h"
+#include "plan/method.h"
+
+namespace convx::inverted_residual {
+
+extern const MethodOf<BlockProblem> method;
+// Three convolutions, each by its layer's own choice: what a block is without this method.
+extern const MethodOf<BlockProblem> native;
+
+Tiling tiling_of(const Plan& plan);
+
+// weights: BlockWeights.
+void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed,
+                      Stream stream);
+// pointers: input, packed_weight, result.
+void launch_gpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
+
+}  // namespace convx::inverted_residual

@@ -1,0 +1,63 @@
+// An inverted residual block in one kernel: the expanded tensor is never in memory. MobileNetV2's block
+// (Sandler et al., 2018); the papers' future work of fusing the depthwise kernel with its neighbours.
+//
+// A block of threads makes a tile of results of one image, all output channels, in steps of a chunk of
+// expanded channels. In step t it does three things that do not depend on one another, with one barrier a
+// step: expands chunk t, filters chunk t - 1, projects chunk t - 2 into sums that stay in registers. Odd
+// warps filter first, so that matrix units and the others are busy at the same time.
+#pragma once
+#include "methods/inverted_residual/depthwise.cuh"
+#include "methods/inverted_residual/expand.cuh"
+#include "methods/inverted_residual/filters.cuh"
+#include "methods/inverted_residual/project.cuh"
+#include "platform/gpu/overlap.h"
+
+namespace convx::inverted_residual {
+
+template <int Lanes, class T, class Form>
+CONVX_KERNEL(Form::kShape.threads, 1)
+block_kernel(Arguments<T> a) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  CONVX_DYNAMIC_SHARED(shared);
+  const Window window = window_of<T, Form>(a, blockIdx.x);
+  FilterRing<T> filters(a, shared);
+  list_places(a, window, reinterpret_cast<Place*>(shared + a.places_at));
+  if (window.count < window.height * window.width) clear_windows(a, shared + a.window_at);
+  take_turn();
+  block_barrier();
+  fetch_source(a, window, shared);
+  commit_copies();
+
+  const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
+  const bool filters_first = warp % 2 == 1;
+  Sums<Form> sums(a, warp, lane);
+  wait_copies<0>();
+  CONVX_NO_UNROLL
+  for (int step = 0; step < a.chunks + 2; ++step) {
+    filters.wait(step);
+    block_barrier();
+    filters.fetch(step + a.ahead);
+    // Chunks, and so the buffers between stages, alternate.
+    const int window_at = a.window_at + (step & 1) * a.window_bytes;
+    const int previous_window_at = 2 * a.window_at + a.window_bytes - window_at;
+    const int filtered_at = a.filtered_at + (step & 1) * a.filtered_bytes;
+    const int next_filtered_at = 2 * a.filtered_at + a.filtered_bytes - filtered_at;
+    CONVX_NO_UNROLL
+    for (int turn = 0; turn < 2; ++turn) {
+      if ((turn == 0) == filters_first) {
+        if (step >= 1 && step <= a.chunks) {
+          depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at, shared + next_filtered_at);
+        }
+      } else {
+        if (step < a.chunks) {
+          expand<Lanes, T, Form>(a, window, filters.stage(0), shared, shared + window_at, warp, lane);
+        }
+        if (step >= 2) sums.template add<Lanes, T>(a, filters.stage(2), shared + filtered_at, lane);
+      }
+    }
+    filters.advance();
+  }
+  sums.template store<Lanes>(a, window, lane);
+}
+
+}  // namespace convx::inverted_residual

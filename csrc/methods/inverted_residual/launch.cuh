@@ -1,0 +1,118 @@
+// From a plan to launches, for one element type.
+#pragma once
+#include <stdexcept>
+
+#include "methods/inverted_residual/inverted_residual.h"
+#include "methods/inverted_residual/kernel.cuh"
+#include "methods/inverted_residual/pack.cuh"
+#include "platform/gpu/launch.h"
+
+namespace convx::inverted_residual {
+
+inline int number(int64_t value) {
+  return static_cast<int>(value);
+}
+
+inline int log2_of(int64_t power_of_two) {
+  int log = 0;
+  while (int64_t{1} << log < power_of_two) ++log;
+  return log;
+}
+
+template <class T>
+Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry& g,
+                          const Pointers& pointers) {
+  const Shape& shape = kShapes[p.stride - 1][t.shape];
+  const int64_t strips_across = t.tile_width / shape.strip_columns;
+  Arguments<T> a{};
+  a.source = static_cast<const T*>(pointers.input);
+  a.filters = static_cast<const unsigned char*>(pointers.packed_weight);
+  a.bias = reinterpret_cast<const float*>(a.filters + g.chunks * g.chunk_bytes);
+  a.result = static_cast<T*>(pointers.result);
+  a.has_residual = p.has_residual;
+  a.activation = p.activation, a.output_activation = p.output_activation;
+  a.channels = number(p.channels), a.depth_steps = number(g.depth / kMatrix);
+  a.height = number(p.height), a.width = number(p.width);
+  a.out_height = number(p.out_height), a.out_width = number(p.out_width);
+  a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_channels / kMatrix);
+  a.tile_height = number(t.tile_height), a.tile_width = number(t.tile_width);
+  a.window_width = number(g.window_width);
+  a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
+  a.by_tile_width = divide_by(t.tile_width), a.by_strips_across = divide_by(strips_across);
+  a.pieces = number(g.depth / 8), a.by_pieces = divide_by(a.pieces);
+  a.strips = number(t.tile_height / strip_rows(shape, number(p.filter)) * strips_across);
+  a.chunks = number(g.chunks), a.chunk = number(t.chunk), a.pair_shift = log2_of(t.chunk / kMatrix);
+  a.window_tiles = number(g.window_tiles), a.result_tiles = number(g.result_tiles);
+  a.warps_down = number(t.warps_down);
+  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
+  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  a.source_pitch = number(g.source_pitch), a.window_pitch = number(g.window_pitch);
+  a.filtered_pitch = number(g.filtered_pitch);
+  a.window_at = number(g.window_at), a.window_bytes = number(g.window_bytes);
+  a.filtered_at = number(g.filtered_at), a.filtered_bytes = number(g.filtered_bytes);
+  a.ring_at = number(g.ring_at), a.places_at = number(g.places_at);
+  a.barriers_at = number(g.barriers_at);
+  a.ring = number(g.ring), a.ahead = number(t.ahead);
+  return a;
+}
+
+template <class T, int Filter, int Stride, Inside kInside, int At>
+void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
+  if (t.shape != At) {
+    if constexpr (At + 1 < kShapeCount)
+      return start<T, Filter, Stride, kInside, At + 1>(t, g, arguments, stream);
+    throw std::logic_error("convx: no such shape of inverted_residual");
+  }
+  constexpr int kLanes = 32;
+  Grid grid;
+  grid.x = static_cast<uint32_t>(g.blocks);
+  launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside>>, "inverted_residual", grid,
+                 static_cast<uint32_t>(t.warps() * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
+                 arguments);
+}
+
+template <class T, int Filter, int Stride>
+void start_inside(const BlockProblem& p, const Tiling& t, const Geometry& g, const Arguments<T>& arguments,
+                  Stream stream) {
+  if (p.activation == Activation::hardswish) {
+    start<T, Filter, Stride, Inside::hardswish, 0>(t, g, arguments, stream);
+  } else {
+    start<T, Filter, Stride, Inside::relu, 0>(t, g, arguments, stream);
+  }
+}
+
+template <class T>
+void launch_typed(const Plan& plan, const BlockProblem& p, const Pointers& pointers, Stream stream) {
+  const Tiling t = tiling_of(plan);
+  const Geometry g = geometry_of(p, t);
+  const Arguments<T> a = arguments_of<T>(p, t, g, pointers);
+  const Stream turn = pointers.packed_just_now ? stream.without_overlap() : stream;
+  if (p.filter == 3) {
+    p.stride == 1 ? start_inside<T, 3, 1>(p, t, g, a, turn) : start_inside<T, 3, 2>(p, t, g, a, turn);
+  } else {
+    p.stride == 1 ? start_inside<T, 5, 1>(p, t, g, a, turn) : start_inside<T, 5, 2>(p, t, g, a, turn);
+  }
+}
+
+template <class T>
+void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, void* packed, Stream stream) {
+  const Tiling t = tiling_of(plan);
+  const Geometry g = geometry_of(p, t);
+  const auto typed = [](const void* pointer) { return static_cast<const T*>(pointer); };
+  PackArguments<T> a{};
+  a.expand = typed(w.expand), a.expand_bias = typed(w.expand_bias);
+  a.depthwise = typed(w.depthwise), a.depthwise_bias = typed(w.depthwise_bias);
+  a.project = typed(w.project), a.project_bias = typed(w.project_bias);
+  a.packed = static_cast<unsigned char*>(packed);
+  a.channels = number(p.channels), a.expanded_channels = number(p.expanded_channels);
+  a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
+  a.chunk = number(t.chunk), a.chunks = number(g.chunks), a.depth_steps = number(g.depth / kMatrix);
+  a.pairs = number(t.chunk / kMatrix), a.out_pairs = number(g.out_channels / kMatrix);
+  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
+  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  Grid grid;
+  grid.x = static_cast<uint32_t>(g.chunks + 1);
+  launch_kernel(pack_kernel<T>, "inverted_residual's packing", grid, kPackThreads, 0, stream, a);
+}
+
+}  // namespace convx::inverted_residual

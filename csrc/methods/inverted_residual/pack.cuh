@@ -1,0 +1,71 @@
+// Writes a block's filters in the order in which the kernel's stages read them; see geometry.h.
+#pragma once
+#include "platform/gpu/platform.h"
+
+namespace convx::inverted_residual {
+
+constexpr int kPackThreads = 256;
+
+template <class T>
+struct PackArguments {
+  const T *expand, *expand_bias, *depthwise, *depthwise_bias, *project, *project_bias;
+  unsigned char* packed;
+  int channels, expanded_channels, out_channels, taps;
+  int chunk, chunks, depth_steps, pairs, out_pairs;
+  int expand_bias_at, depthwise_at, project_at, chunk_bytes;
+};
+
+// The filter value that is `element` of a pair of tiles, a step of the depth: filters is (outputs, depth).
+template <class T>
+CONVX_DEVICE T fragment_value(const T* filters, int outputs, int depth, int first_output, int first_depth,
+                              int element) {
+  const int lane = element / 8, tile = element / 4 % 2, word = element / 2 % 2, half = element % 2;
+  const int column = lane / 4;
+  const int output = first_output + column / 2 * 4 + tile * 2 + column % 2;
+  const int channel = first_depth + word * 8 + lane % 4 * 2 + half;
+  return output < outputs && channel < depth ? filters[static_cast<int64_t>(output) * depth + channel] : T{};
+}
+
+template <class T>
+CONVX_DEVICE float bias_value(const T* bias, int channel, int channels) {
+  return bias != nullptr && channel < channels ? widen(bias[channel]) : 0.0f;
+}
+
+// A block of threads for a chunk, and one more for the bias of the result.
+template <class T>
+CONVX_KERNEL(kPackThreads, 1)
+pack_kernel(PackArguments<T> a) {
+  const int chunk = static_cast<int>(blockIdx.x), first = chunk * a.chunk;
+  unsigned char* const to = a.packed + static_cast<int64_t>(chunk) * a.chunk_bytes;
+  if (chunk == a.chunks) {
+    for (int i = threadIdx.x; i < a.out_pairs * 16; i += kPackThreads) {
+      reinterpret_cast<float*>(to)[i] = bias_value(a.project_bias, i, a.out_channels);
+    }
+    return;
+  }
+  T* const expand = reinterpret_cast<T*>(to);
+  for (int i = threadIdx.x; i < a.pairs * a.depth_steps * 256; i += kPackThreads) {
+    const int pair = i / 256 / a.depth_steps, step = i / 256 % a.depth_steps;
+    expand[i] =
+        fragment_value(a.expand, a.expanded_channels, a.channels, first + pair * 16, step * 16, i % 256);
+  }
+  float* const expand_bias = reinterpret_cast<float*>(to + a.expand_bias_at);
+  float* const depthwise = reinterpret_cast<float*>(to + a.depthwise_at);
+  for (int i = threadIdx.x; i < a.chunk; i += kPackThreads) {
+    const int channel = first + i;
+    expand_bias[i] = bias_value(a.expand_bias, channel, a.expanded_channels);
+    for (int tap = 0; tap < a.taps; ++tap) {
+      depthwise[tap * a.chunk + i] =
+          channel < a.expanded_channels ? widen(a.depthwise[channel * a.taps + tap]) : 0.0f;
+    }
+    depthwise[a.taps * a.chunk + i] = bias_value(a.depthwise_bias, channel, a.expanded_channels);
+  }
+  T* const project = reinterpret_cast<T*>(to + a.project_at);
+  for (int i = threadIdx.x; i < a.pairs * a.out_pairs * 256; i += kPackThreads) {
+    const int step = i / 256 / a.out_pairs, pair = i / 256 % a.out_pairs;
+    project[i] =
+        fragment_value(a.project, a.out_channels, a.expanded_channels, pair * 16, first + step * 16, i % 256);
+  }
+}
+
+}  // namespace convx::inverted_residual

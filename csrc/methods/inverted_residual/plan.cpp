@@ -1,0 +1,194 @@
+// Which tilings there are for a block, and what they should cost.
+#include <algorithm>
+#include <cmath>
+
+#include "methods/inverted_residual/inverted_residual.h"
+#include "methods/inverted_residual/shape.h"
+
+namespace convx::inverted_residual {
+namespace {
+
+constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
+constexpr int64_t kMostTileSide = 32;         // results
+constexpr size_t kMostOfShape = 3;            // plans
+
+Support supports(const BlockProblem& p, const DeviceTraits& device) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (device.backend != Backend::cuda || device.architecture < 80) {
+    return Support::no("it needs an NVIDIA GPU with mma.sync of 16 bits (sm_80 and later), not " +
+                       device.name);
+  }
+  if (p.dtype != DType::bfloat16 && p.dtype != DType::float16) {
+    return Support::no(std::string("it takes bfloat16 and float16, not ") + to_string(p.dtype));
+  }
+  if (p.filter != 3 && p.filter != 5) {
+    return Support::no("it takes filters of 3x3 and 5x5, not " + number(p.filter) + "x" + number(p.filter));
+  }
+  if (p.stride != 1 && p.stride != 2) {
+    return Support::no("it takes strides of 1 and 2, not " + number(p.stride));
+  }
+  if (p.channels % 8 != 0 || p.out_channels % 8 != 0) {
+    return Support::no("its input and result have multiples of 8 channels, not " + number(p.channels) +
+                       " and " + number(p.out_channels));
+  }
+  const auto is_relu = [](Activation activation) {
+    return activation == Activation::relu || activation == Activation::relu6;
+  };
+  if (!is_relu(p.activation) && p.activation != Activation::hardswish) {
+    return Support::no(std::string("it has relu, relu6 and hardswish inside, not ") +
+                       to_string(p.activation));
+  }
+  const bool is_linear = p.output_activation == Activation::none;
+  if (!is_linear && (!is_relu(p.output_activation) || p.has_residual)) {
+    return Support::no("its result has relu, relu6 or a residual, not " + describe(p));
+  }
+  if (p.batch == 0) return Support::no("the batch is empty");
+  if (p.height * p.width * p.channels >= kLimit || p.batch * p.out_height * p.out_width >= kLimit) {
+    return Support::no("places in an image need more than 31 bits");
+  }
+  return Support::yes();
+}
+
+// Blocks on a multiprocessor; 0 where one is too large.
+int64_t fitting(const DeviceTraits& device, const Tiling& t, const Geometry& g) {
+  constexpr int64_t kRegisters = 128;  // of a thread
+  if (g.shared_bytes > device.shared_bytes_per_block) return 0;
+  const int64_t threads = t.warps() * 32;
+  return std::max<int64_t>(
+      1, std::min(device.registers_per_multiprocessor / (kRegisters * threads),
+                  device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve)));
+}
+
+// Instructions that all warps of a block issue, for one step.
+double step_instructions(const BlockProblem& p, const Tiling& t, const Geometry& g, const Shape& shape) {
+  const double pairs = static_cast<double>(t.chunk) / 16, warps = static_cast<double>(t.warps());
+  const double depth_steps = static_cast<double>(g.depth) / 16;
+  const double window_tiles = static_cast<double>(round_up(g.window_tiles, shape.expand_tiles));
+  const double expand = window_tiles * pairs * (depth_steps * 3.2 + 38);
+  const double rows = strip_rows(shape, static_cast<int>(p.filter)), columns = shape.strip_columns;
+  const double filter = static_cast<double>(p.filter), stride = static_cast<double>(p.stride);
+  const double loads = ((rows - 1) * stride + filter) * ((columns - 1) * stride + filter);
+  const double strips = std::ceil(static_cast<double>(t.tile_height) / rows) *
+                        std::ceil(static_cast<double>(t.tile_width) / columns);
+  const double items = strips * static_cast<double>(t.chunk) / 2;
+  const double turns = std::ceil(items / (warps * 32)) * warps;
+  const double of_strip = rows * columns * (2 * filter * filter + 8) + 3 * loads + filter * filter + 40;
+  const double tiles = static_cast<double>(t.warps_down * shape.tiles_down * t.warps_across) *
+                       std::ceil(shape.tiles_across / 2.0);
+  return expand + turns * of_strip + tiles * pairs * 3.5 + warps * 60;
+}
+
+double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Tiling& t, const Geometry& g,
+                    const Shape& shape) {
+  const double of_processor = std::ceil(static_cast<double>(g.blocks) / std::max(device.multiprocessors, 1));
+  const double resident = std::min(static_cast<double>(fitting(device, t, g)), of_processor);
+  const double steps = static_cast<double>(g.chunks + 2);
+  const double window = static_cast<double>(g.window_tiles * 16 * g.depth);
+  const double outside = window / 8 / 32 * 25 + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
+                         static_cast<double>(g.result_tiles * g.out_channels) * 4;
+  const double issue = (steps * step_instructions(p, t, g, shape) + outside) / 4;
+  // What one block waits for by itself: barriers, and in each step the longest chain of a warp.
+  const double alone = 3000 + steps * 500 + issue * 1.2;
+  const double cycles = std::ceil(of_processor / resident) * std::max(alone, resident * issue * 1.4);
+  return std::max(1.5 + cycles / device.busy_cycles_per_us(), p.bytes() / (device.bandwidth_GBps * 1e3) + 2);
+}
+
+// Of an axis: whole, or cut into equal parts, in whole strips.
+std::vector<int64_t> tile_sides(int64_t size, int64_t strip) {
+  std::vector<int64_t> sides;
+  for (const int64_t parts : {1, 2, 3, 4, 6, 7, 8, 14, 16, 28, 32}) {
+    const int64_t side = round_up(divide_up(size, parts), strip);
+    if (side <= kMostTileSide && (sides.empty() || sides.back() != side)) sides.push_back(side);
+  }
+  if (sides.empty()) sides.push_back(round_up(kMostTileSide / 2, strip));
+  return sides;
+}
+
+void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, std::vector<Plan>& plans) {
+  const Shape& shape = kShapes[p.stride - 1][t.shape];
+  const int64_t out_pairs = divide_up(p.out_channels, kMatrix);
+  const int64_t tiles = divide_up(t.tile_height * t.tile_width, kMatrix);
+  t.warps_down = divide_up(tiles, shape.tiles_down);
+  const int64_t least_across = divide_up(out_pairs, shape.tiles_across / 2);
+  for (t.warps_across = least_across; t.warps() * 32 <= shape.threads; t.warps_across *= 2) {
+    if (t.warps() < 4) continue;
+    for (t.chunk = 16; t.chunk <= 64; t.chunk *= 2) {
+      if (t.chunk / 2 >= p.expanded_channels && t.chunk > 16) continue;
+      // Two chunks ahead, unless that much memory has fewer blocks on a multiprocessor.
+      t.ahead = 2;
+      Geometry g = geometry_of(p, t);
+      t.ahead = 1;
+      if (const Geometry smaller = geometry_of(p, t); fitting(device, t, smaller) > fitting(device, t, g)) {
+        g = smaller;
+      } else {
+        t.ahead = 2;
+      }
+      if (fitting(device, t, g) < 1 || g.blocks >= kLimit) continue;
+      Plan plan;
+      plan.method = &method;
+      plan.tiling = {{"shape", t.shape}, {"tile_height", t.tile_height}, {"tile_width", t.tile_width},
+                     {"chunk", t.chunk}, {"warps_down", t.warps_down},   {"warps_across", t.warps_across},
+                     {"ahead", t.ahead}};
+      plan.packing = "chunks of " + std::to_string(t.chunk);
+      plan.packed_weight_bytes = g.packed_bytes;
+      plan.predicted_us = predicted_us(p, device, t, g, shape);
+      plans.push_back(std::move(plan));
+    }
+  }
+}
+
+std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  for (int64_t at = 0; at < kShapeCount; ++at) {
+    const Shape& shape = kShapes[p.stride - 1][at];
+    std::vector<Plan> some;
+    for (const int64_t tile_height :
+         tile_sides(p.out_height, strip_rows(shape, static_cast<int>(p.filter)))) {
+      for (const int64_t tile_width : tile_sides(p.out_width, shape.strip_columns)) {
+        Tiling t;
+        t.shape = at, t.tile_height = tile_height, t.tile_width = tile_width;
+        append_tile(p, device, t, some);
+      }
+    }
+    std::stable_sort(some.begin(), some.end(),
+                     [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
+    if (some.size() > kMostOfShape) some.resize(kMostOfShape);
+    plans.insert(plans.end(), some.begin(), some.end());
+  }
+  return plans;
+}
+
+}  // namespace
+
+Tiling tiling_of(const Plan& plan) {
+  return {plan["shape"],      plan["tile_height"],  plan["tile_width"], plan["chunk"],
+          plan["warps_down"], plan["warps_across"], plan["ahead"]};
+}
+
+namespace {
+
+Support supports_layers(const BlockProblem&, const DeviceTraits&) {
+  return Support::yes();
+}
+
+// What is between the convolutions is written and read once each.
+std::vector<Plan> layers(const BlockProblem& p, const DeviceTraits& device) {
+  const double pixels = static_cast<double>(p.height * p.width + p.out_height * p.out_width);
+  const double between =
+      2 * pixels * static_cast<double>(p.batch * p.expanded_channels * element_size(p.dtype));
+  Plan plan;
+  plan.method = &native;
+  plan.predicted_us = (p.bytes() + between) / (device.bandwidth_GBps * 1e3) + 6;
+  return {plan};
+}
+
+}  // namespace
+
+const MethodOf<BlockProblem> method = {
+    "inverted_residual",
+    "an inverted residual block in one kernel, its expanded tensor in shared memory alone", supports,
+    candidates};
+const MethodOf<BlockProblem> native = {"native", "three convolutions, one after the other", supports_layers,
+                                       layers};
+
+}  // namespace convx::inverted_residual

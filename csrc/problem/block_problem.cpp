@@ -1,0 +1,83 @@
+#include "problem/block_problem.h"
+
+namespace convx {
+
+double BlockProblem::bytes() const {
+  const int64_t elements = input_elements() + result_elements() + weight_elements();
+  return static_cast<double>(elements) * static_cast<double>(element_size(dtype));
+}
+
+double BlockProblem::flops() const {
+  const double expanded = static_cast<double>(expanded_channels);
+  const double pixels = static_cast<double>(batch * height * width);
+  const double results = static_cast<double>(batch * out_height * out_width);
+  return 2 * expanded *
+         (pixels * static_cast<double>(channels) +
+          results * static_cast<double>(filter * filter + out_channels));
+}
+
+bool BlockProblem::operator==(const BlockProblem& other) const {
+  return dtype == other.dtype && activation == other.activation &&
+         output_activation == other.output_activation && has_residual == other.has_residual &&
+         batch == other.batch && channels == other.channels && height == other.height &&
+         width == other.width && expanded_channels == other.expanded_channels &&
+         out_channels == other.out_channels && filter == other.filter && stride == other.stride &&
+         out_height == other.out_height && out_width == other.out_width;
+}
+
+size_t BlockProblem::hash() const {
+  const uint64_t kinds = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(activation) << 8 |
+                         static_cast<uint64_t>(output_activation) << 16 |
+                         static_cast<uint64_t>(has_residual) << 24;
+  return hash_of(kinds, {batch, channels, height, width, expanded_channels, out_channels, filter, stride,
+                         out_height, out_width});
+}
+
+void validate_and_size(BlockProblem& p) {
+  const struct {
+    const char* what;
+    int64_t value, least;
+  } sizes[] = {{"input: batch", p.batch, 0},
+               {"input: channels", p.channels, 1},
+               {"input: height", p.height, 1},
+               {"input: width", p.width, 1},
+               {"expanded_channels", p.expanded_channels, 1},
+               {"out_channels", p.out_channels, 1},
+               {"filter", p.filter, 1},
+               {"stride", p.stride, 1}};
+  for (const auto& [what, value, least] : sizes) {
+    if (value >= least) continue;
+    throw InvalidArgument(std::string(what) + " must be at least " + std::to_string(least) + ", got " +
+                          std::to_string(value));
+  }
+  if (p.filter % 2 == 0) {
+    throw InvalidArgument("filter must be odd, so that filter / 2 pads both sides alike, got " +
+                          std::to_string(p.filter));
+  }
+  p.out_height = (p.height - 1) / p.stride + 1;
+  p.out_width = (p.width - 1) / p.stride + 1;
+  if (p.has_residual && (p.stride != 1 || p.channels != p.out_channels)) {
+    throw InvalidArgument(
+        "residual: a result has the input's size for stride 1 and equal channels only, got stride " +
+        std::to_string(p.stride) + ", " + std::to_string(p.channels) + " and " +
+        std::to_string(p.out_channels) + " channels");
+  }
+  require_countable("input", {p.batch, p.channels, p.height, p.width});
+  require_countable("the expanded tensor", {p.batch, p.expanded_channels, p.height, p.width});
+  require_countable("result", {p.batch, p.out_channels, p.out_height, p.out_width});
+}
+
+std::string describe(const BlockProblem& p) {
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  std::string text = std::string(kBlockOperation) + " " + to_string(p.dtype) + " " + number(p.batch) + "x" +
+                     number(p.channels) + "x" + number(p.height) + "x" + number(p.width) + " -> " +
+                     number(p.expanded_channels) + " -> " + number(p.out_channels) + "x" +
+                     number(p.out_height) + "x" + number(p.out_width) + ", filter " + number(p.filter) + "x" +
+                     number(p.filter);
+  if (p.stride != 1) text += ", stride " + number(p.stride);
+  if (p.activation != Activation::none) text += std::string(", ") + to_string(p.activation) + " inside";
+  if (p.output_activation != Activation::none) text += std::string(", ") + to_string(p.output_activation);
+  return text + (p.has_residual ? ", residual" : "");
+}
+
+}  // namespace convx

@@ -1,0 +1,52 @@
+// An inverted residual block, described without tensors: MobileNetV2's and those that came after it.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "problem/problem.h"
+
+namespace convx {
+
+// result = output_activation(project(filtered) + bias) + input if has_residual, where
+//     expanded = activation(expand(input) + bias), a 1x1 convolution to expanded_channels
+//     filtered = activation(depthwise(expanded) + bias), of filter x filter with zero padding of filter / 2
+// for dense channels_last tensors of (batch, channels, height, width) and (batch, out_channels, out_height,
+// out_width). What is between is rounded as convolutions of that dtype would round it.
+struct BlockProblem {
+  DType dtype = DType::bfloat16;
+  Activation activation = Activation::relu6, output_activation = Activation::none;
+  bool has_residual = false;
+  int64_t batch = 0, channels = 0, height = 0, width = 0;
+  int64_t expanded_channels = 0, out_channels = 0;
+  int64_t filter = 3, stride = 1;
+  int64_t out_height = 0, out_width = 0;
+
+  int64_t input_elements() const { return batch * channels * height * width; }
+  int64_t result_elements() const { return batch * out_channels * out_height * out_width; }
+  int64_t weight_elements() const { return expanded_channels * (channels + filter * filter + out_channels); }
+  // Fewest bytes that move, each once, and multiply-adds counted as two.
+  double bytes() const;
+  double flops() const;
+  BlockProblem as_tuned() const { return *this; }
+  bool operator==(const BlockProblem& other) const;
+  size_t hash() const;
+};
+
+// The filters of a block: each convolution's as torch has it, dense, with its bias or null. The pointers are
+// to elements of the problem's dtype.
+struct BlockWeights {
+  const void *expand = nullptr, *expand_bias = nullptr;        // (expanded_channels, channels)
+  const void *depthwise = nullptr, *depthwise_bias = nullptr;  // (expanded_channels, filter, filter)
+  const void *project = nullptr, *project_bias = nullptr;      // (out_channels, expanded_channels)
+};
+
+// Its name where a convolution's is forward, input_grad or weight_grad.
+constexpr const char* kBlockOperation = "inverted_residual";
+
+// Fills the result's size. Throws InvalidArgument for sizes below 1 (a batch below 0), even filters, a
+// residual of another size and more elements than 64 bits can address.
+void validate_and_size(BlockProblem& problem);
+
+std::string describe(const BlockProblem& problem);  // one line for messages
+
+}  // namespace convx

@@ -1,0 +1,167 @@
+// convx::inverted_residual and pack_inverted_residual: check, allocate, select, launch.
+#include "methods/inverted_residual/inverted_residual.h"
+
+#include "choose/plans.h"
+#include "torch/arguments.h"
+#include "torch/backend.h"
+#include "torch/conv2d.h"
+#include "torch/run.h"
+
+namespace convx {
+namespace {
+
+struct BlockTensors {
+  const Tensor& expand;
+  const std::optional<Tensor>& expand_bias;
+  const Tensor& depthwise;
+  const std::optional<Tensor>& depthwise_bias;
+  const Tensor& project;
+  const std::optional<Tensor>& project_bias;
+};
+
+void require_size(const char* name, const TensorView& tensor, const std::vector<int64_t>& sizes) {
+  bool is_same = tensor.dimensions == static_cast<int64_t>(sizes.size());
+  std::string wanted;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    is_same = is_same && tensor.size(static_cast<int>(i)) == sizes[i];
+    wanted += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  }
+  if (is_same) return;
+  throw InvalidArgument(std::string(name) + " must have the shape (" + wanted +
+                        ") for these other tensors, got " + tensor.shape());
+}
+
+// The problem that the arguments describe, checked.
+BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors, int64_t stride,
+                           const std::string& activation, const std::string& output_activation,
+                           bool residual) {
+  const TensorView expand(tensors.expand), depthwise(tensors.depthwise), project(tensors.project);
+  const struct {
+    const char* name;
+    const TensorView& weight;
+    const char* bias_name;
+    const std::optional<Tensor>& bias;
+  } layers[] = {{"expand_weight", expand, "expand_bias", tensors.expand_bias},
+                {"depthwise_weight", depthwise, "depthwise_bias", tensors.depthwise_bias},
+                {"project_weight", project, "project_bias", tensors.project_bias}};
+  BlockProblem problem;
+  problem.dtype = require_image("input", input);
+  for (const auto& [name, weight, bias_name, bias] : layers) {
+    require_image(name, weight);
+    require_like(name, weight, "input", input);
+    if (bias.has_value()) {
+      require_like(bias_name, TensorView(*bias), "input", input);
+      require_size(bias_name, TensorView(*bias), {weight.size(0)});
+    }
+  }
+  problem.activation = parse_activation(activation);
+  problem.output_activation = parse_activation(output_activation);
+  problem.has_residual = residual;
+  problem.batch = input.size(0), problem.channels = input.size(1);
+  problem.height = input.size(2), problem.width = input.size(3);
+  problem.expanded_channels = expand.size(0), problem.out_channels = project.size(0);
+  problem.filter = depthwise.size(2), problem.stride = stride;
+  require_size("expand_weight", expand, {problem.expanded_channels, problem.channels, 1, 1});
+  require_size("depthwise_weight", depthwise, {problem.expanded_channels, 1, problem.filter, problem.filter});
+  require_size("project_weight", project, {problem.out_channels, problem.expanded_channels, 1, 1});
+  validate_and_size(problem);
+  return problem;
+}
+
+Tensor by_layers(const BlockProblem& p, const Tensor& input, const BlockTensors& tensors,
+                 const Text& activation, const Text& output_activation, int64_t tf32) {
+  const std::vector<int64_t> one = {1, 1}, none = {0, 0, 0, 0};
+  const std::vector<int64_t> stride = {p.stride, p.stride}, padding(4, p.filter / 2);
+  const Text algorithm("auto");
+  const Tensor expanded = conv2d(input, tensors.expand, tensors.expand_bias, one, none, one, 1, activation,
+                                 algorithm, tf32, {}, {}, {}, false);
+  const Tensor filtered = conv2d(expanded, tensors.depthwise, tensors.depthwise_bias, stride, padding, one,
+                                 p.expanded_channels, activation, algorithm, tf32, {}, {}, {}, false);
+  const std::optional<Tensor> residual = p.has_residual ? std::optional<Tensor>(input) : std::nullopt;
+  return conv2d(filtered, tensors.project, tensors.project_bias, one, none, one, 1, output_activation,
+                algorithm, tf32, {}, residual, {}, true);
+}
+
+Tensor in_layout(const Tensor& result, Layout layout) {
+  return TensorView(result).is_dense(layout) ? canonical(result, layout) : copy(result, layout);
+}
+
+// Tensors that are dense as kernels read them, kept while their addresses are used.
+struct DenseWeights {
+  explicit DenseWeights(const BlockTensors& tensors)
+      : kept{in_nchw(tensors.expand), in_nchw(tensors.depthwise), in_nchw(tensors.project)} {
+    const std::optional<Tensor>* const given[] = {&tensors.expand_bias, &tensors.depthwise_bias,
+                                                  &tensors.project_bias};
+    const void* of[3] = {};
+    for (int i = 0; i < 3; ++i) {
+      if (!given[i]->has_value()) continue;
+      biases[i] = torch::stable::contiguous(**given[i]);
+      of[i] = biases[i]->const_data_ptr();
+    }
+    weights = {kept[0].const_data_ptr(), of[0], kept[1].const_data_ptr(), of[1],
+               kept[2].const_data_ptr(), of[2]};
+  }
+  Tensor kept[3];
+  std::optional<Tensor> biases[3];
+  BlockWeights weights;
+};
+
+Tensor run_block(const Tensor& input, const Tensor& expand_weight, const std::optional<Tensor>& expand_bias,
+                 const Tensor& depthwise_weight, const std::optional<Tensor>& depthwise_bias,
+                 const Tensor& project_weight, const std::optional<Tensor>& project_bias, int64_t stride,
+                 const Text& activation, const Text& output_activation, bool residual, const Text& algorithm,
+                 int64_t tf32, const std::optional<Tensor>& packed_weight) {
+  const TensorView view(input);
+  const BlockTensors tensors{expand_weight,  expand_bias,    depthwise_weight,
+                             depthwise_bias, project_weight, project_bias};
+  const BlockProblem problem = block_problem(view, tensors, stride, activation, output_activation, residual);
+  const DeviceScope scope(view.device_index);
+  const auto plan = plan_for(problem, device_traits(view.device_index), algorithm);
+  const Layout layout = result_layout(view, TensorView(expand_weight));
+  if (plan->method == &inverted_residual::native) {
+    return in_layout(by_layers(problem, input, tensors, activation, output_activation, tf32), layout);
+  }
+  const Tensor dense_input = dense(input, view, Layout::nhwc);
+  const Sizes sizes = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
+  Tensor result = allocate(sizes, Layout::nhwc, view);
+  Pointers pointers;
+  pointers.input = dense_input.const_data_ptr();
+  pointers.result = result.mutable_data_ptr();
+  if (packed_weight.has_value()) {
+    require_packed(TensorView(*packed_weight), *plan, view);
+    pointers.packed_weight = packed_weight->const_data_ptr();
+    run(*plan, problem, pointers, view);
+  } else {
+    const DenseWeights dense_weights(tensors);
+    pointers.weight = &dense_weights.weights;
+    run(*plan, problem, pointers, view);
+  }
+  return in_layout(result, layout);
+}
+
+// What inverted_residual takes as packed_weight with the same arguments; empty where it is a convolution
+// after the other.
+Tensor pack_block(const Tensor& input, const Tensor& expand_weight, const std::optional<Tensor>& expand_bias,
+                  const Tensor& depthwise_weight, const std::optional<Tensor>& depthwise_bias,
+                  const Tensor& project_weight, const std::optional<Tensor>& project_bias, int64_t stride,
+                  const Text& activation, const Text& output_activation, bool residual,
+                  const Text& algorithm) {
+  const TensorView view(input);
+  const BlockTensors tensors{expand_weight,  expand_bias,    depthwise_weight,
+                             depthwise_bias, project_weight, project_bias};
+  const BlockProblem problem = block_problem(view, tensors, stride, activation, output_activation, residual);
+  const DeviceScope scope(view.device_index);
+  const auto plan = plan_for(problem, device_traits(view.device_index), algorithm);
+  const DenseWeights dense_weights(tensors);
+  Tensor packed = pack(*plan, problem, &dense_weights.weights, view);
+  if (!plan->packing.empty()) complete_packing(view.device_index);
+  return packed;
+}
+
+}  // namespace
+}  // namespace convx
+
+STABLE_TORCH_LIBRARY_IMPL(convx, CONVX_DISPATCH_KEY, library) {
+  library.impl("inverted_residual", TORCH_BOX(&convx::run_block));
+  library.impl("pack_inverted_residual", TORCH_BOX(&convx::pack_block));
+}

@@ -1,0 +1,249 @@
+// Runs every candidate of inverted_residual on the host executor: a block per line on the standard input, a
+// verdict per plan on the standard output, as driver.cpp does for convolutions.
+//
+//   dtype=float16 batch=2 channels=16 size=13,17 expanded=40 out=24 filter=5 stride=2 activation=relu6
+//
+// Keys: device dtype activation output_activation residual bias batch channels size=H,W expanded out filter
+// stride only orders seed.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "methods/inverted_residual/inverted_residual.h"
+#include "platform/gpu/platform.h"
+#include "runs.h"
+
+namespace simt_test {
+namespace {
+
+using namespace convx;
+using namespace convx::inverted_residual;
+
+struct Line {
+  BlockProblem problem;
+  bool has_bias = true;
+  std::string device = "h200", only, orders = "forward,reverse,shuffled";
+  uint64_t seed = 1;
+};
+
+Line parse(const std::string& text) {
+  std::map<std::string, std::string> items;
+  std::stringstream stream(text);
+  for (std::string item; stream >> item;)
+    items[item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
+  const auto take = [&](const char* key, const char* otherwise) {
+    const auto found = items.find(key);
+    const std::string value = found == items.end() ? otherwise : found->second;
+    if (found != items.end()) items.erase(found);
+    return value;
+  };
+  const auto number = [&](const char* key, const char* otherwise) {
+    return std::stoll(take(key, otherwise));
+  };
+  Line line;
+  BlockProblem& p = line.problem;
+  line.device = take("device", "h200");
+  line.only = take("only", "");
+  line.orders = take("orders", "forward,reverse,shuffled");
+  line.seed = number("seed", "1");
+  line.has_bias = number("bias", "1") == 1;
+  p.dtype = parse_dtype(take("dtype", "bfloat16"));
+  p.activation = parse_activation(take("activation", "relu6"));
+  p.output_activation = parse_activation(take("output_activation", "none"));
+  p.has_residual = number("residual", "0") == 1;
+  p.batch = number("batch", "1"), p.channels = number("channels", "16");
+  p.expanded_channels = number("expanded", "32"), p.out_channels = number("out", "16");
+  p.filter = number("filter", "3"), p.stride = number("stride", "1");
+  const std::string size = take("size", "8,8");
+  p.height = std::stoll(size), p.width = std::stoll(size.substr(size.find(',') + 1));
+  if (!items.empty()) throw std::invalid_argument("unknown item '" + items.begin()->first + "'");
+  validate_and_size(p);
+  return line;
+}
+
+// Memory of exactly the elements asked for, on 16 bytes, filled with NaN.
+template <class T>
+struct Buffer {
+  explicit Buffer(int64_t count)
+      : data(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(256)))) {
+    std::memset(static_cast<void*>(data), 0xFF, count * sizeof(T));
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { ::operator delete(data, std::align_val_t(256)); }
+  T* data;
+};
+
+// Small integers: sums are exact, so that what is rounded on the way is rounded alike here.
+template <class T>
+struct Operand {
+  Operand(int64_t count, uint64_t seed, int most) : memory(count), values(count) {
+    uint64_t state = seed * 0x9e3779b97f4a7c15u | 1;
+    for (int64_t i = 0; i < count; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      values[i] = static_cast<int>((state >> 33) % (2 * most + 1)) - most;
+      memory.data[i] = narrow<T>(static_cast<float>(values[i]));
+    }
+  }
+  Buffer<T> memory;
+  std::vector<double> values;
+};
+
+double activated(double value, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return value;
+    case Activation::relu:
+      return std::fmax(value, 0);
+    case Activation::relu6:
+      return std::fmin(std::fmax(value, 0), 6);
+    case Activation::silu:
+      return value / (1 + std::exp(-value));
+    case Activation::hardswish:
+      return value * std::fmin(std::fmax(value + 3, 0), 6) / 6;
+    case Activation::gelu:
+      return value * 0.5 * (1 + std::erf(value * std::sqrt(0.5)));
+  }
+  return value;
+}
+
+template <class T>
+double rounded(double value) {
+  return widen(narrow<T>(static_cast<float>(value)));
+}
+
+template <class T>
+struct Block {
+  Block(const Line& line)
+      : p(line.problem),
+        input(p.input_elements(), line.seed, 1),
+        expand(p.expanded_channels * p.channels, line.seed + 1, 1),
+        depthwise(p.expanded_channels * p.filter * p.filter, line.seed + 2, 1),
+        project(p.out_channels * p.expanded_channels, line.seed + 3, 1),
+        expand_bias(p.expanded_channels, line.seed + 4, 2),
+        depthwise_bias(p.expanded_channels, line.seed + 5, 2),
+        project_bias(p.out_channels, line.seed + 6, 2),
+        has_bias(line.has_bias) {}
+
+  // Straight from BlockProblem's definition. reach: what results may be off by where roundings differ.
+  void reference(std::vector<double>& results, std::vector<double>& reach) const {
+    const auto bias = [&](const Operand<T>& of, int64_t channel) {
+      return has_bias ? of.values[channel] : 0;
+    };
+    const int64_t pixels = p.height * p.width;
+    for (int64_t n = 0; n < p.batch; ++n) {
+      std::vector<double> expanded(pixels * p.expanded_channels);
+      for (int64_t i = 0; i < pixels; ++i) {
+        for (int64_t e = 0; e < p.expanded_channels; ++e) {
+          double sum = bias(expand_bias, e);
+          for (int64_t c = 0; c < p.channels; ++c) {
+            sum += expand.values[e * p.channels + c] * input.values[(n * pixels + i) * p.channels + c];
+          }
+          expanded[i * p.expanded_channels + e] = rounded<T>(activated(sum, p.activation));
+        }
+      }
+      for (int64_t y = 0; y < p.out_height; ++y) {
+        for (int64_t x = 0; x < p.out_width; ++x) append_pixel(n, y, x, expanded, results, reach);
+      }
+    }
+  }
+
+  void append_pixel(int64_t n, int64_t y, int64_t x, const std::vector<double>& expanded,
+                    std::vector<double>& results, std::vector<double>& reach) const {
+    std::vector<double> filtered(p.expanded_channels), sizes(p.expanded_channels);
+    for (int64_t e = 0; e < p.expanded_channels; ++e) {
+      double sum = has_bias ? depthwise_bias.values[e] : 0, size = std::fabs(sum);
+      for (int64_t tap = 0; tap < p.filter * p.filter; ++tap) {
+        const int64_t row = y * p.stride - p.filter / 2 + tap / p.filter;
+        const int64_t column = x * p.stride - p.filter / 2 + tap % p.filter;
+        if (row < 0 || row >= p.height || column < 0 || column >= p.width) continue;
+        const double product = depthwise.values[e * p.filter * p.filter + tap] *
+                               expanded[(row * p.width + column) * p.expanded_channels + e];
+        sum += product, size += std::fabs(product);
+      }
+      filtered[e] = rounded<T>(activated(sum, p.activation));
+      sizes[e] = size + std::fabs(filtered[e]);
+    }
+    for (int64_t k = 0; k < p.out_channels; ++k) {
+      double sum = has_bias ? project_bias.values[k] : 0, size = 1;
+      for (int64_t e = 0; e < p.expanded_channels; ++e) {
+        const double filter = project.values[k * p.expanded_channels + e];
+        sum += filter * filtered[e], size += std::fabs(filter) * sizes[e];
+      }
+      sum = activated(sum, p.output_activation);
+      const int64_t place = ((n * p.out_height + y) * p.out_width + x) * p.out_channels + k;
+      results.push_back(rounded<T>(p.has_residual ? sum + input.values[place] : sum));
+      reach.push_back(size + std::fabs(sum));
+    }
+  }
+
+  BlockWeights weights() const {
+    const auto bias = [&](const Operand<T>& of) { return has_bias ? of.memory.data : nullptr; };
+    return {expand.memory.data,   bias(expand_bias),   depthwise.memory.data,
+            bias(depthwise_bias), project.memory.data, bias(project_bias)};
+  }
+
+  const BlockProblem& p;
+  Operand<T> input, expand, depthwise, project, expand_bias, depthwise_bias, project_bias;
+  bool has_bias;
+};
+
+bool is_exact(Activation activation) {
+  return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
+}
+
+template <class T>
+int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& plans) {
+  const BlockProblem& p = line.problem;
+  const Block<T> block(line);
+  std::vector<double> expected, reach;
+  block.reference(expected, reach);
+  const double roundings = is_exact(p.activation) && is_exact(p.output_activation) ? 0 : 1;
+  const double unit = p.dtype == DType::bfloat16 ? 1.0 / 256 : 1.0 / 2048;
+  int failures = 0;
+  for (const Plan& plan : plans) {
+    const std::string text = describe(plan);
+    if (text.find(line.only) == std::string::npos) continue;
+    failures += run_in_orders(text, line.orders, device, line.seed, [&]() -> std::string {
+      Buffer<unsigned char> packed(plan.packed_weight_bytes);
+      const BlockWeights weights = block.weights();
+      pack_weights_gpu(plan, p, &weights, packed.data, Stream());
+      Buffer<T> result(p.result_elements());
+      Pointers pointers;
+      pointers.input = block.input.memory.data, pointers.packed_weight = packed.data;
+      pointers.result = result.data;
+      simt::watch_result(result.data, p.result_elements() * sizeof(T));
+      launch_gpu(plan, p, pointers, Stream());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double got = widen(result.data[i]);
+        if (std::fabs(got - expected[i]) <= 2 * roundings * unit * reach[i]) continue;
+        return "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
+               std::to_string(expected[i]);
+      }
+      return "";
+    });
+  }
+  return failures;
+}
+
+int run_line(const std::string& text) {
+  const Line line = parse(text);
+  const DeviceTraits device = known_device(line.device);
+  const Support support = method.supports(line.problem, device);
+  if (!support.ok) throw std::invalid_argument(support.reason);
+  const std::vector<Plan> plans = method.candidates(line.problem, device);
+  std::printf("CASE %zu plans: %s\n", plans.size(), text.c_str());
+  return line.problem.dtype == DType::bfloat16 ? run<bfloat16>(line, device, plans)
+                                               : run<float16>(line, device, plans);
+}
+
+}  // namespace
+}  // namespace simt_test
+
+int main() {
+  return simt_test::run_lines(simt_test::run_line);
+}

@@ -1,0 +1,107 @@
+"""Inverted residual blocks in one kernel, on the host executor: every candidate, exactly."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simt import build as programs
+from test_simt import ORDERS, pytestmark, run, run_all
+
+__all__ = ["pytestmark"]
+
+DEVICES = ("h200", "a100")  # of AMD's GPUs none has such plans
+COUNTS = {"h200": 24, "a100": 6}  # the kernels are those of the first device
+# Channels that fill no product, and several; maps smaller than a tile, ragged, of one row.
+CHANNELS = [8, 16, 24, 40]
+EXPANDED = [8, 20, 48, 72]
+OUT = [8, 16, 24, 48, 168]
+SIZES = [(1, 1), (7, 7), (9, 14), (1, 19), (17, 3)]
+ACTIVATIONS = ["relu6", "relu", "hardswish"]
+
+
+def line(row: dict[str, Any], device: str, orders: str) -> str:
+    """The block as the driver reads it."""
+    items = {**row, "device": device, "orders": orders, "size": "{},{}".format(*row["size"])}
+    return " ".join(f"{name}={value}" for name, value in items.items())
+
+
+def rows(count: int, seed: int) -> list[dict[str, Any]]:
+    take = random.Random(seed).choice
+    found = []
+    for _ in range(count):
+        channels, stride = take(CHANNELS), take([1, 2])
+        residual = int(stride == 1 and take([True, False]))
+        found.append(
+            {
+                "dtype": take(["bfloat16", "float16"]),
+                "batch": take([1, 2]),
+                "channels": channels,
+                "expanded": take(EXPANDED),
+                "out": channels if residual else take(OUT),
+                "size": take(SIZES),
+                "filter": take([3, 5]),
+                "stride": stride,
+                "residual": residual,
+                "activation": take(ACTIVATIONS),
+                "output_activation": "none" if residual else take(["none", "relu", "relu6"]),
+                "bias": take([0, 1, 1]),
+            }
+        )
+    return found
+
+
+@pytest.fixture(scope="session")
+def driver() -> Path:
+    return programs.build(["blocks"]) / "blocks"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_blocks_are_exact(driver: Path, device: str) -> None:
+    lines = [line(row, device, ORDERS[index % 3]) for index, row in enumerate(rows(COUNTS[device], seed=11))]
+    output = run_all(driver, lines)
+    for shape in range(6):
+        assert output.count(f" shape={shape} ") > COUNTS[device] // 2, f"shape {shape} ran few problems"
+
+
+def test_order_of_threads_does_not_matter(driver: Path) -> None:
+    """Several tiles, chunks and images, in every order of lanes, warps and blocks."""
+    row = {"batch": 2, "channels": 24, "expanded": 100, "out": 24, "size": (9, 11), "residual": 1}
+    assert "\nRUN " in run(driver, [line(row, "h200", ",".join(ORDERS))])
+
+
+@st.composite
+def any_block(draw: st.DrawFn) -> str:
+    """A line for the driver."""
+    channels = 8 * draw(st.integers(1, 6))
+    stride = draw(st.sampled_from([1, 2]))
+    residual = stride == 1 and draw(st.booleans())
+    row = {
+        "dtype": draw(st.sampled_from(["bfloat16", "float16"])),
+        "batch": draw(st.integers(1, 2)),
+        "channels": channels,
+        "expanded": draw(st.integers(1, 72)),
+        "out": channels if residual else 8 * draw(st.integers(1, 24)),
+        "size": (draw(st.integers(1, 12)), draw(st.integers(1, 12))),
+        "filter": draw(st.sampled_from([3, 5])),
+        "stride": stride,
+        "residual": int(residual),
+        "activation": draw(st.sampled_from(ACTIVATIONS)),
+    }
+    return line(row, draw(st.sampled_from(DEVICES)), "shuffled")
+
+
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(lines=st.lists(any_block(), min_size=1, max_size=3))
+def test_any_block(driver: Path, lines: list[str]) -> None:
+    """Blocks that nobody thought of."""
+    run(driver, lines)

@@ -1,0 +1,275 @@
+"""Inverted residual blocks, in one kernel and convolution by convolution, against float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.library import opcheck
+
+from convx import _core, _planning
+
+run = torch.ops.convx.inverted_residual.default
+pack = torch.ops.convx.pack_inverted_residual.default
+LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+HALVES = (torch.bfloat16, torch.float16)
+
+
+@pytest.fixture(autouse=True)
+def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@dataclass(frozen=True)
+class Block:
+    batch: int = 2
+    channels: int = 16
+    expanded: int = 40
+    out: int = 24
+    height: int = 11
+    width: int = 13
+    filter: int = 3
+    stride: int = 1
+    activation: str = "relu6"
+    output_activation: str = "none"
+    residual: bool = False
+    bias: bool = True
+
+    def tensors(self, device: str, dtype: torch.dtype, layout: str) -> tuple[Tensor, list[Tensor | None]]:
+        """The input, and weights and biases in turn."""
+
+        def values(*size: int) -> Tensor:
+            return torch.randn(size)
+
+        input = values(self.batch, self.channels, self.height, self.width)
+        given: list[Tensor | None] = [
+            values(self.expanded, self.channels, 1, 1) / self.channels**0.5,
+            values(self.expanded) if self.bias else None,
+            values(self.expanded, 1, self.filter, self.filter) / self.filter,
+            values(self.expanded) if self.bias else None,
+            values(self.out, self.expanded, 1, 1) / self.expanded**0.5,
+            values(self.out) if self.bias else None,
+        ]
+        weights = [None if each is None else each.to(device, dtype) for each in given]
+        return input.to(device, dtype).contiguous(memory_format=LAYOUTS[layout]), weights
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        return self.stride, self.activation, self.output_activation, self.residual
+
+    def torchs(self, input: Tensor, weights: list[Any]) -> Tensor:
+        """Convolution by convolution."""
+        expand, expand_bias, depthwise, depthwise_bias, project, project_bias = weights
+        expanded = _activated(F.conv2d(input, expand, expand_bias), self.activation)
+        padding = self.filter // 2
+        sums = F.conv2d(expanded, depthwise, depthwise_bias, self.stride, padding, 1, self.expanded)
+        result = F.conv2d(_activated(sums, self.activation), project, project_bias)
+        result = _activated(result, self.output_activation)
+        return result + input if self.residual else result
+
+    def exact(self, input: Tensor, weights: list[Any]) -> Tensor:
+        doubles = [None if each is None else each.double().cpu() for each in weights]
+        return self.torchs(input.double().cpu(), doubles)
+
+    def problem(self, dtype: torch.dtype) -> _core.BlockProblem:
+        return _core.BlockProblem(
+            dtype=_planning.dtype_name(dtype),
+            activation=self.activation,
+            output_activation=self.output_activation,
+            residual=self.residual,
+            batch=self.batch,
+            channels=self.channels,
+            height=self.height,
+            width=self.width,
+            expanded_channels=self.expanded,
+            out_channels=self.out,
+            filter=self.filter,
+            stride=self.stride,
+        )
+
+
+def _activated(value: Tensor, activation: str) -> Tensor:
+    return value if activation == "none" else getattr(F, activation)(value)  # type: ignore[no-any-return]
+
+
+def distance(result: Tensor, exact: Tensor) -> float:
+    return float((result.double().cpu() - exact).norm() / exact.norm())
+
+
+def agrees(block: Block, result: Tensor, input: Tensor, weights: list[Any]) -> None:
+    """As near to float64 as torch's own convolutions are, or twice as far."""
+    exact = block.exact(input, weights)
+    own = distance(block.torchs(input, weights), exact)
+    assert result.shape == exact.shape and result.dtype == input.dtype
+    assert distance(result, exact) <= 2 * own + 4 * torch.finfo(input.dtype).eps
+
+
+BLOCKS = [
+    Block(),
+    Block(stride=2, filter=5, activation="hardswish", bias=False),
+    Block(batch=1, channels=24, out=24, residual=True, activation="relu"),
+    Block(batch=3, expanded=100, out=176, height=7, width=7, output_activation="relu6"),
+    Block(batch=1, height=1, width=30, stride=2, output_activation="relu"),
+]
+# Of networks for 224 x 224: every shape of the kernel, several tiles and chunks, and ragged ones.
+LARGE = [
+    Block(4, 16, 96, 24, 56, 56, stride=2),
+    Block(2, 24, 144, 24, 56, 50, residual=True),
+    Block(3, 40, 240, 40, 28, 28, filter=5, residual=True, activation="hardswish"),
+    Block(9, 64, 384, 96, 14, 14),
+    Block(2, 160, 960, 320, 7, 7, activation="relu"),
+    Block(1, 96, 576, 160, 14, 14, stride=2, filter=5),
+    Block(1, 8, 56, 136, 33, 65),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_convolution_by_convolution(block: Block, dtype: torch.dtype, layout: str, device: str) -> None:
+    input, weights = block.tensors(device, dtype, layout)
+    result = run(input, *weights, *block.options, "native", 0)
+    agrees(block, result, input, weights)
+    assert result.is_contiguous(memory_format=LAYOUTS[layout])
+    assert pack(input, *weights, *block.options, "native").numel() == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("block", [*BLOCKS, *LARGE], ids=str)
+def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
+    """With filters packed before, and by the call itself; again and again in what another call has left."""
+    input, weights = block.tensors("cuda", dtype, layout)
+    plans = _core.candidates("inverted_residual", block.problem(dtype), _planning.device(input.device))
+    assert len(plans) > 6
+    for plan in plans:
+        packed = pack(input, *weights, *block.options, plan.name)
+        assert packed.numel() == plan.packed_weight_bytes
+        first = run(input, *weights, *block.options, plan.name, 0, packed)
+        agrees(block, first, input, weights)
+        assert first.is_contiguous(memory_format=LAYOUTS[layout])
+        for given in (packed, None, packed):
+            again = run(input, *weights, *block.options, plan.name, 0, given)
+            assert torch.equal(first, again), plan.name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_what_is_not_finite(dtype: torch.dtype, value: float) -> None:
+    """Is so where it is with torch's own convolutions."""
+    for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2]):
+        input, weights = block.tensors("cuda", dtype, "channels_last")
+        input[0, 3, 5, 6] = value
+        expected = block.torchs(input, weights)
+        for plan in _core.candidates(
+            "inverted_residual", block.problem(dtype), _planning.device(input.device)
+        ):
+            result = run(input, *weights, *block.options, plan.name, 0)
+            assert torch.equal(result.isfinite(), expected.isfinite()), plan.name
+            assert torch.equal(result.isnan(), expected.isnan()), plan.name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", HALVES)
+def test_many_at_once(dtype: torch.dtype) -> None:
+    """Blocks that follow one another overlap: each waits for what it reads. In a graph and out of it."""
+    block = Block(8, 32, 192, 32, 28, 28, residual=True)
+    input, weights = block.tensors("cuda", dtype, "channels_last")
+    plans = _core.candidates("inverted_residual", block.problem(dtype), _planning.device(input.device))
+    packed = [pack(input, *weights, *block.options, plan.name) for plan in plans]
+
+    def chain() -> Tensor:
+        value = input
+        for plan, filters in zip(plans, packed, strict=True):
+            value = run(value, *weights, *block.options, plan.name, 0, filters) / 2
+            value = run(value, *weights, *block.options, plan.name, 0, filters)
+            value = value / value.abs().max()
+        return value
+
+    expected = chain()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = chain()
+    for _ in range(20):
+        graph.replay()
+        assert torch.equal(replayed, expected)
+        assert torch.equal(chain(), expected)
+
+
+def test_packed_for_another_plan_is_refused() -> None:
+    block = Block()
+    input, weights = block.tensors("cpu", torch.float32, "nchw")
+    rest = (*weights, *block.options)
+    with pytest.raises(ValueError, match="can't run this problem: it needs an NVIDIA GPU"):
+        pack(input, *rest, "inverted_residual")
+    if not torch.cuda.is_available():
+        return
+    input, weights = block.tensors("cuda", torch.bfloat16, "nchw")
+    rest = (*weights, *block.options)
+    plans = _core.candidates(
+        "inverted_residual", block.problem(torch.bfloat16), _planning.device(input.device)
+    )
+    by_chunk = {dict(plan.tiling)["chunk"]: plan.name for plan in plans}
+    packed = {chunk: pack(input, *rest, name) for chunk, name in by_chunk.items()}
+    for chunk, name in by_chunk.items():
+        for other, filters in packed.items():
+            if other != chunk:
+                with pytest.raises(ValueError, match="packed_weight must hold the"):
+                    run(input, *rest, name, 0, filters)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, torch.randn(16, 11, 13), "input must have 4 dimensions, got 3"),
+        (1, torch.randn(40, 8, 1, 1), r"expand_weight must have the shape \(40, 16, 1, 1\)"),
+        (1, torch.randn(40, 16, 3, 3), r"expand_weight must have the shape \(40, 16, 1, 1\)"),
+        (2, torch.randn(39), r"expand_bias must have (the )?shape \(40,?\)"),
+        (3, torch.randn(40, 1, 3, 5), r"depthwise_weight must have the shape \(40, 1, 3, 3\)"),
+        (3, torch.randn(40, 2, 3, 3), r"depthwise_weight must have the shape \(40, 1, 3, 3\)"),
+        (5, torch.randn(24, 40, 1, 1).double(), "project_weight must have the dtype of input"),
+        (5, torch.randn(24, 48, 1, 1), r"project_weight must have the shape \(24, 40, 1, 1\)"),
+    ],
+)
+@pytest.mark.parametrize("where", ["cpu", "meta"])
+def test_bad_tensors(place: int, value: Tensor, message: str, where: str) -> None:
+    """The same from the operator and from its fake."""
+    block = Block()
+    input, weights = block.tensors("cpu", torch.float32, "nchw")
+    arguments: list[Any] = [input, *weights]
+    arguments[place] = value
+    arguments = [None if each is None else each.to(where) for each in arguments]
+    with pytest.raises(Exception, match=message):
+        run(*arguments, *block.options, "auto", 0)
+
+
+def test_bad_options() -> None:
+    block = Block()
+    input, weights = block.tensors("cpu", torch.float32, "nchw")
+    for changed, message in (
+        (replace(block, activation="swish"), "activation must be one of none, relu"),
+        (replace(block, stride=0), "stride must be at least 1, got 0"),
+        (replace(block, residual=True), "residual: a result has the input's size"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(input, *weights, *changed.options, "auto", 0)
+    with pytest.raises(ValueError, match="algorithm must be one of auto, inverted_residual, native"):
+        run(input, *weights, *block.options, "depthwise", 0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_opcheck(layout: str, device: str) -> None:
+    block = Block()
+    input, weights = block.tensors(device, torch.float32, layout)
+    opcheck(run, (input, *weights, *block.options, "auto", 0))
+    if device == "cuda":
+        input, weights = block.tensors(device, torch.bfloat16, layout)
+        opcheck(run, (input, *weights, *block.options, "inverted_residual", 0))
+        opcheck(pack, (input, *weights, *block.options, "inverted_residual"))
