@@ -41,6 +41,7 @@ LAUNCHERS = {
     "filter2d/strip": (*_SINGLE, "uint8"),
     "hntmp": _REAL,
     "hntmp/stem": _SINGLE,
+    "inverted_residual": ("float16", "bfloat16"),
     "pointwise/fma": _REAL,
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
 }

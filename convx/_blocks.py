@@ -91,7 +91,7 @@ class InvertedResidual(nn.Module):
         return algorithm, filters
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_kept": {}}  # type: ignore[misc]
+        return {**self.__dict__, "_kept": {}}
 
     def extra_repr(self) -> str:
         return "residual" if self.residual else ""

@@ -21,8 +21,9 @@ def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[InvertedResidual, A
         chain = _chain(reader, node)
         if chain is None:
             continue
-        layers: Any = [reader.layer(each) for each in chain]
-        block = InvertedResidual(*layers, residual=len(chain[2].args) == 2).eval()
+        expand, depthwise, project = (reader.layer(each) for each in chain)
+        adds_input = len(chain[2].args) == 2
+        block = InvertedResidual(expand, depthwise, project, adds_input).eval()  # type: ignore[arg-type]
         if not is_wanted(block, node.args[0].meta.get("tensor_meta")):
             continue
         name = _free_name(module, str(node.target))

@@ -54,8 +54,10 @@ def optimize(
 
     Batch norms go into the filters of the convolutions before them; activations and skip connections are done
     by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
-    is the fastest with all that it has to do, torch's own among them. On GPUs the whole is replayed as a CUDA
-    graph. The copy is run on the example input beside the model and checked against float64.
+    is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
+    blocks (1x1, depthwise, 1x1) of 16 bits by one kernel, in channels_last, where that is measured to be
+    faster than its three layers. On GPUs the whole is replayed as a CUDA graph. The copy is run on the
+    example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode. What torch.fx can't follow, as
@@ -65,9 +67,10 @@ def optimize(
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
             as given or the other one, whichever is faster on the example input. Results have the layout that
             the input has where it is not "as given".
-        tune: measure the likely plans of every layer, some 0.2 s for each size that layers have; else the
-            planner's predictions count. What is found holds in this process, and in those that load the
-            optimized model; records of convx.tune, which measures all plans, go before it.
+        tune: measure the likely plans of every layer and block, some 0.2 s for each size that they have; else
+            the planner's predictions count, and blocks are run layer by layer. What is found holds in this
+            process, and in those that load the optimized model; records of convx.tune, which measures all
+            plans of layers, go before it.
         cuda_graphs: how many graphs are kept, one for each kind of input; 0 for none. Nothing on CPUs.
 
     Returns:

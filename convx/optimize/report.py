@@ -11,12 +11,13 @@ from convx.optimize.html import layers, page, summary
 
 @dataclass(frozen=True)
 class FusionReport:
-    """One convolution layer."""
+    """One convolution layer, or a block of three that one kernel runs."""
 
     name: str
     shape: str
     fused: tuple[str, ...]
-    """What its kernel does beside the convolution, in order: "batch norm", "relu6", "residual"."""
+    """What its kernel does beside the convolution, in order: "batch norm", "relu6", "residual"; of a block
+    its layers."""
     method: str
     """The method and kernel planned for the example input; empty where the layer was left."""
     reason: str

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "plan/method.h"
-#include "problem/device.h"
 #include "problem/block_problem.h"
+#include "problem/device.h"
 #include "problem/filter_problem.h"
 #include "problem/problem.h"
 

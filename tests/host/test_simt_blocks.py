@@ -50,6 +50,7 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
                 "activation": take(ACTIVATIONS),
                 "output_activation": "none" if residual else take(["none", "relu", "relu6"]),
                 "bias": take([0, 1, 1]),
+                "infinite": take([0, 0, 1]),
             }
         )
     return found
@@ -84,7 +85,7 @@ def any_block(draw: st.DrawFn) -> str:
         "dtype": draw(st.sampled_from(["bfloat16", "float16"])),
         "batch": draw(st.integers(1, 2)),
         "channels": channels,
-        "expanded": draw(st.integers(1, 72)),
+        "expanded": 2 * draw(st.integers(1, 36)),
         "out": channels if residual else 8 * draw(st.integers(1, 24)),
         "size": (draw(st.integers(1, 12)), draw(st.integers(1, 12))),
         "filter": draw(st.sampled_from([3, 5])),

@@ -22,9 +22,10 @@ struct Arguments {
   int height, width, out_height, out_width, out_channels, out_pairs;
   int tile_height, tile_width, window_width;
   FastDivide tiles, tiles_across, by_tile_width, by_pieces, by_strips_across;
-  int pieces;                     // of 16 bytes that a pixel has in shared memory
-  int strips;                     // of the depthwise stage, in a tile
-  int chunks, chunk, pair_shift;  // expanded channels of a chunk; 1 << pair_shift are pairs of tiles
+  int pieces;  // of 16 bytes that a pixel has in shared memory
+  int strips;  // of the depthwise stage, in a tile
+  int expanded_channels, chunks, chunk,
+      pair_shift;  // expanded channels of a chunk; 1 << pair_shift are pairs of tiles
   int window_tiles, result_tiles, warps_down;
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
   int source_pitch, window_pitch, filtered_pitch;

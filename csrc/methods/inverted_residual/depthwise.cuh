@@ -56,7 +56,7 @@ CONVX_DEVICE void filter_strip(const unsigned char* window, int row_pitch, int p
 
 template <class T, class Form>
 CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, const unsigned char* window,
-                            unsigned char* to) {
+                            unsigned char* to, int chunk) {
   constexpr int kRows = Form::kStripRows, kColumns = Form::kShape.strip_columns;
   constexpr int kTaps = Form::kFilter * Form::kFilter;
   const int pairs = a.chunk / 2, shift = a.pair_shift + 3;  // 1 << shift pairs of channels
@@ -65,6 +65,8 @@ CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, c
   const Bound<T> bound(a.activation);
   // A thread's channels stay the same: a block's threads are a multiple of a chunk's pairs.
   const int pair = threadIdx.x & (pairs - 1);
+  // Behind the last channel there is no zero to be filtered where pixels are not finite.
+  const bool is_there = chunk * a.chunk + pair * 2 < a.expanded_channels;
   const Two bias = taps[kTaps * pairs + pair];
   CONVX_NO_UNROLL
   for (int strip = threadIdx.x >> shift; strip < a.strips; strip += blockDim.x >> shift) {
@@ -73,9 +75,11 @@ CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, c
     Two sums[kRows][kColumns];
     CONVX_UNROLL
     for (int i = 0; i < kRows * kColumns; ++i) sums[i / kColumns][i % kColumns] = bias;
-    filter_strip<T, Form::kFilter, Form::kStride, kRows, kColumns>(
-        window + (down * row_pitch + across * a.window_pitch) * Form::kStride + pair * 4, row_pitch,
-        a.window_pitch, taps + pair, pairs, sums);
+    if (is_there) {
+      filter_strip<T, Form::kFilter, Form::kStride, kRows, kColumns>(
+          window + (down * row_pitch + across * a.window_pitch) * Form::kStride + pair * 4, row_pitch,
+          a.window_pitch, taps + pair, pairs, sums);
+    }
     CONVX_UNROLL
     for (int row = 0; row < kRows; ++row) {
       CONVX_UNROLL

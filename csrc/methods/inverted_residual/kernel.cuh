@@ -46,7 +46,8 @@ block_kernel(Arguments<T> a) {
     for (int turn = 0; turn < 2; ++turn) {
       if ((turn == 0) == filters_first) {
         if (step >= 1 && step <= a.chunks) {
-          depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at, shared + next_filtered_at);
+          depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at, shared + next_filtered_at,
+                             step - 1);
         }
       } else {
         if (step < a.chunks) {

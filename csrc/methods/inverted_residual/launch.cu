@@ -1,26 +1,19 @@
-#include "platform/gpu/hip.h"
-
-#if defined(CONVX_HIP)
-#include <stdexcept>
-
 #include "methods/inverted_residual/inverted_residual.h"
-
-// No AMD GPU is ever given such a plan (supports in plan.cpp).
-namespace convx::inverted_residual {
-
-void launch_gpu(const Plan& plan, const BlockProblem&, const Pointers&, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-void pack_weights_gpu(const Plan& plan, const BlockProblem&, const void*, void*, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-}  // namespace convx::inverted_residual
-#else
-#include "methods/inverted_residual/launch.cuh"
+#include "platform/gpu/platform.h"
 
 namespace convx::inverted_residual {
+
+template <class T>
+void launch_typed(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
+extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+template <class T>
+void pack_typed(const Plan& plan, const BlockProblem& problem, const BlockWeights& weights, void* packed,
+                Stream stream);
+extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                         Stream);
+extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                          Stream);
 
 void launch_gpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {
   if (problem.dtype == DType::bfloat16) return launch_typed<bfloat16>(plan, problem, pointers, stream);
@@ -35,4 +28,3 @@ void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void*
 }
 
 }  // namespace convx::inverted_residual
-#endif

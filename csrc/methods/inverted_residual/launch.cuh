@@ -3,9 +3,26 @@
 #include <stdexcept>
 
 #include "methods/inverted_residual/inverted_residual.h"
+#include "platform/gpu/launch.h"
+
+#if defined(CONVX_HIP)
+// No AMD GPU is ever given such a plan (supports in plan.cpp).
+namespace convx::inverted_residual {
+
+template <class T>
+void launch_typed(const Plan& plan, const BlockProblem&, const Pointers&, Stream) {
+  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
+}
+
+template <class T>
+void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void*, Stream) {
+  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
+}
+
+}  // namespace convx::inverted_residual
+#else
 #include "methods/inverted_residual/kernel.cuh"
 #include "methods/inverted_residual/pack.cuh"
-#include "platform/gpu/launch.h"
 
 namespace convx::inverted_residual {
 
@@ -41,6 +58,7 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   a.by_tile_width = divide_by(t.tile_width), a.by_strips_across = divide_by(strips_across);
   a.pieces = number(g.depth / 8), a.by_pieces = divide_by(a.pieces);
   a.strips = number(t.tile_height / strip_rows(shape, number(p.filter)) * strips_across);
+  a.expanded_channels = number(p.expanded_channels);
   a.chunks = number(g.chunks), a.chunk = number(t.chunk), a.pair_shift = log2_of(t.chunk / kMatrix);
   a.window_tiles = number(g.window_tiles), a.result_tiles = number(g.result_tiles);
   a.warps_down = number(t.warps_down);
@@ -66,7 +84,7 @@ void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, St
   constexpr int kLanes = 32;
   Grid grid;
   grid.x = static_cast<uint32_t>(g.blocks);
-  launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside>>, "inverted_residual", grid,
+  launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside> >, "inverted_residual", grid,
                  static_cast<uint32_t>(t.warps() * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
                  arguments);
 }
@@ -114,5 +132,15 @@ void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, 
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_kernel<T>, "inverted_residual's packing", grid, kPackThreads, 0, stream, a);
 }
+
+}  // namespace convx::inverted_residual
+#endif
+
+namespace convx::inverted_residual {
+
+// The build writes a source for each instance.
+template void launch_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+template void pack_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                         Stream);
 
 }  // namespace convx::inverted_residual

@@ -41,6 +41,7 @@ pack_kernel(PackArguments<T> a) {
     for (int i = threadIdx.x; i < a.out_pairs * 16; i += kPackThreads) {
       reinterpret_cast<float*>(to)[i] = bias_value(a.project_bias, i, a.out_channels);
     }
+    for (int i = threadIdx.x; i < a.chunk; i += kPackThreads) to[a.out_pairs * 64 + i] = 0;
     return;
   }
   T* const expand = reinterpret_cast<T*>(to);

@@ -27,6 +27,9 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
   if (p.stride != 1 && p.stride != 2) {
     return Support::no("it takes strides of 1 and 2, not " + number(p.stride));
   }
+  if (p.expanded_channels % 2 != 0) {
+    return Support::no("it expands to an even number of channels, not " + number(p.expanded_channels));
+  }
   if (p.channels % 8 != 0 || p.out_channels % 8 != 0) {
     return Support::no("its input and result have multiples of 8 channels, not " + number(p.channels) +
                        " and " + number(p.out_channels));

@@ -4,7 +4,7 @@
 //   dtype=float16 batch=2 channels=16 size=13,17 expanded=40 out=24 filter=5 stride=2 activation=relu6
 //
 // Keys: device dtype activation output_activation residual bias batch channels size=H,W expanded out filter
-// stride only orders seed.
+// stride only orders seed infinite (1: one value of the input is).
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +25,7 @@ using namespace convx::inverted_residual;
 
 struct Line {
   BlockProblem problem;
-  bool has_bias = true;
+  bool has_bias = true, is_infinite = false;
   std::string device = "h200", only, orders = "forward,reverse,shuffled";
   uint64_t seed = 1;
 };
@@ -51,6 +51,7 @@ Line parse(const std::string& text) {
   line.orders = take("orders", "forward,reverse,shuffled");
   line.seed = number("seed", "1");
   line.has_bias = number("bias", "1") == 1;
+  line.is_infinite = number("infinite", "0") == 1;
   p.dtype = parse_dtype(take("dtype", "bfloat16"));
   p.activation = parse_activation(take("activation", "relu6"));
   p.output_activation = parse_activation(take("output_activation", "none"));
@@ -94,6 +95,7 @@ struct Operand {
 };
 
 double activated(double value, Activation activation) {
+  if (std::isnan(value)) return value;
   switch (activation) {
     case Activation::none:
       return value;
@@ -127,7 +129,19 @@ struct Block {
         expand_bias(p.expanded_channels, line.seed + 4, 2),
         depthwise_bias(p.expanded_channels, line.seed + 5, 2),
         project_bias(p.out_channels, line.seed + 6, 2),
-        has_bias(line.has_bias) {}
+        has_bias(line.has_bias) {
+    if (!line.is_infinite) return;
+    const int64_t place = p.input_elements() / 2;
+    input.values[place] = INFINITY;
+    input.memory.data[place] = narrow<T>(INFINITY);
+    for (Operand<T>* operand : {&expand, &depthwise}) {  // without zeros not all of it is NaN
+      for (size_t i = 0; i < operand->values.size(); ++i) {
+        if (operand->values[i] != 0) continue;
+        operand->values[i] = 1;
+        operand->memory.data[i] = narrow<T>(1);
+      }
+    }
+  }
 
   // Straight from BlockProblem's definition. reach: what results may be off by where roundings differ.
   void reference(std::vector<double>& results, std::vector<double>& reach) const {
@@ -220,6 +234,7 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       launch_gpu(plan, p, pointers, Stream());
       for (size_t i = 0; i < expected.size(); ++i) {
         const double got = widen(result.data[i]);
+        if (got == expected[i] || (std::isnan(got) && std::isnan(expected[i]))) continue;
         if (std::fabs(got - expected[i]) <= 2 * roundings * unit * reach[i]) continue;
         return "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
                std::to_string(expected[i]);
