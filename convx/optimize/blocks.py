@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[InvertedResidual, A
         block = InvertedResidual(expand, depthwise, project, adds_input).eval()  # type: ignore[arg-type]
         if not is_wanted(block, node.args[0].meta.get("tensor_meta")):
             continue
-        name = _free_name(module, str(node.target))
+        name = _free_name(module, chain)
         module.add_submodule(name, block)
         with module.graph.inserting_after(chain[2]):
             made = module.graph.call_module(name, (node.args[0],))
@@ -50,17 +51,13 @@ def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
         if len(users) != 1 or not is_next(reader, users[0]) or users[0].args[0] is not chain[-1]:
             return None
         chain.append(users[0])
-    first, second, last = (reader.layer(node) for node in chain)
-    if len({id(layer) for layer in (first, second, last)}) < 3:
-        return None
-    if len(second_arguments := chain[1].args) != 1 or second_arguments[0] is not expand:
-        return None
-    if getattr(first, "activation", None) != getattr(second, "activation", None):
+    layers: Any = [reader.layer(node) for node in chain]
+    is_one_activation = layers[0].activation == layers[1].activation
+    if len(set(layers)) < 3 or len(chain[1].args) != 1 or not is_one_activation:
         return None
     if len(chain[2].args) == 2:
         adds_input = chain[2].args[1] is expand.args[0]
-        linear = getattr(last, "activation", None) == "none"
-        if not adds_input or not linear:
+        if not adds_input or layers[2].activation != "none":
             return None
     return chain if _nothing_writes(reader, chain) else None
 
@@ -77,17 +74,20 @@ def _is_depthwise(reader: Reader, node: fx.Node) -> bool:
     if not isinstance(layer, FusedConv2d) or node.kwargs:
         return False
     height, width = layer.kernel_size
-    stride = pair("stride", layer.stride)
     is_depthwise = layer.groups == layer.in_channels == layer.out_channels
-    is_even = height % 2 == 0 or height != width or stride[0] != stride[1]
-    return is_depthwise and not is_even and _has(layer, stride=stride[0], padding=height // 2)
+    is_odd_square = height == width and height % 2 == 1
+    stride = pair("stride", layer.stride)[0]
+    return is_depthwise and is_odd_square and _has(layer, stride=stride, padding=height // 2)
 
 
 def _has(layer: FusedConv2d, stride: int, padding: int) -> bool:
-    if layer.padding == "same":
-        return stride == 1 and pair("dilation", layer.dilation) == (1, 1)
-    same = pair("stride", layer.stride) == (stride, stride) and pair("dilation", layer.dilation) == (1, 1)
-    return same and layer.padding != "valid" and pair("padding", layer.padding) == (padding, padding)
+    """In both directions."""
+    given: Any = layer.padding
+    if given in ("same", "valid"):
+        given = padding if given == "same" else 0
+    is_dense = pair("dilation", layer.dilation) == (1, 1)
+    is_padded = pair("padding", given) == (padding, padding)
+    return is_dense and is_padded and pair("stride", layer.stride) == (stride, stride)
 
 
 def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:
@@ -100,10 +100,11 @@ def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:
     return True
 
 
-def _free_name(module: fx.GraphModule, first: str) -> str:
-    """What the layers' names have in common with a word behind."""
-    parent = first.rpartition(".")[0].partition(".conv")[0]
-    wanted = f"{parent}.block" if parent else "block"
+def _free_name(module: fx.GraphModule, chain: list[fx.Node]) -> str:
+    """What the layers' names have in common, and a word behind."""
+    parents = [str(node.target).split(".")[:-1] for node in chain]
+    common = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parents, strict=False))
+    wanted = ".".join([*(level[0] for level in common), "block"])
     names = {name for name, _ in module.named_modules()}
     numbered = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(names) + 1))
     return next(name for name in numbered if name not in names)

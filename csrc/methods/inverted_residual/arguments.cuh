@@ -22,10 +22,10 @@ struct Arguments {
   int height, width, out_height, out_width, out_channels, out_pairs;
   int tile_height, tile_width, window_width;
   FastDivide tiles, tiles_across, by_tile_width, by_pieces, by_strips_across;
-  int pieces;  // of 16 bytes that a pixel has in shared memory
-  int strips;  // of the depthwise stage, in a tile
-  int expanded_channels, chunks, chunk,
-      pair_shift;  // expanded channels of a chunk; 1 << pair_shift are pairs of tiles
+  int pieces;                            // of 16 bytes that a pixel has in shared memory
+  int strips;                            // of the depthwise stage, in a tile
+  int expanded_channels, chunks, chunk;  // chunk: channels of one
+  int pair_shift;                        // a chunk has 1 << pair_shift pairs of tiles
   int window_tiles, result_tiles, warps_down;
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
   int source_pitch, window_pitch, filtered_pitch;
@@ -69,11 +69,12 @@ struct Place {
 template <class T>
 CONVX_DEVICE void list_places(const Arguments<T>& a, const Window& w, Place* places) {
   for (int pixel = threadIdx.x; pixel < a.window_tiles * 16; pixel += blockDim.x) {
-    const int row = pixel / w.columns, column = pixel - row * w.columns;
-    Place place;
-    place.source = ((w.row + row) * a.width + w.column + column) * a.channels;
-    place.window = ((w.row_in_window + row) * w.width + w.column_in_window + column) * a.window_pitch;
-    if (pixel >= w.count) place = {0, -1};
+    Place place = {0, -1};
+    if (pixel < w.count) {
+      const int row = pixel / w.columns, column = pixel - row * w.columns;
+      place.source = ((w.row + row) * a.width + w.column + column) * a.channels;
+      place.window = ((w.row_in_window + row) * w.width + w.column_in_window + column) * a.window_pitch;
+    }
     places[pixel] = place;
   }
 }

@@ -39,9 +39,9 @@ struct Geometry {
   // Packed filters: of a chunk its 1x1 filters and bias, its depthwise filters and bias, the 1x1 filters that
   // follow. After the last chunk the bias of the result, in float32.
   int64_t expand_bias_at, depthwise_at, project_at, chunk_bytes, packed_bytes;
-  // Shared memory.
+  // Shared memory, which begins with the source's pixels.
   int64_t source_pitch, window_pitch, filtered_pitch;  // of a pixel
-  int64_t source_at, window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at;
+  int64_t window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at;
   int64_t shared_bytes;
   int64_t ring;  // chunks of filters
 };
@@ -75,7 +75,6 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.ring = kChunksInFlight + t.ahead;
   g.window_bytes = g.window_height * g.window_width * g.window_pitch;
   g.filtered_bytes = g.result_tiles * kMatrix * g.filtered_pitch;
-  g.source_at = 0;
   g.window_at = g.window_tiles * kMatrix * g.source_pitch;
   g.filtered_at = g.window_at + 2 * g.window_bytes;
   g.ring_at = g.filtered_at + 2 * g.filtered_bytes;

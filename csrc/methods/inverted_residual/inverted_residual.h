@@ -7,7 +7,7 @@
 namespace convx::inverted_residual {
 
 extern const MethodOf<BlockProblem> method;
-// Three convolutions, each by its layer's own choice: what a block is without this method.
+// Three convolutions, each by its layer's own choice: what a block is without that.
 extern const MethodOf<BlockProblem> native;
 
 Tiling tiling_of(const Plan& plan);

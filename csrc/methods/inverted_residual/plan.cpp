@@ -46,8 +46,9 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
     return Support::no("its result has relu, relu6 or a residual, not " + describe(p));
   }
   if (p.batch == 0) return Support::no("the batch is empty");
-  if (p.height * p.width * p.channels >= kLimit || p.batch * p.out_height * p.out_width >= kLimit) {
-    return Support::no("places in an image need more than 31 bits");
+  if (p.height * p.width * p.channels >= kLimit || p.batch * p.out_height * p.out_width >= kLimit ||
+      p.expanded_channels * p.filter * p.filter >= kLimit) {
+    return Support::no("places in an image, or in the filters, need more than 31 bits");
   }
   return Support::yes();
 }
@@ -168,30 +169,9 @@ Tiling tiling_of(const Plan& plan) {
           plan["warps_down"], plan["warps_across"], plan["ahead"]};
 }
 
-namespace {
-
-Support supports_layers(const BlockProblem&, const DeviceTraits&) {
-  return Support::yes();
-}
-
-// What is between the convolutions is written and read once each.
-std::vector<Plan> layers(const BlockProblem& p, const DeviceTraits& device) {
-  const double pixels = static_cast<double>(p.height * p.width + p.out_height * p.out_width);
-  const double between =
-      2 * pixels * static_cast<double>(p.batch * p.expanded_channels * element_size(p.dtype));
-  Plan plan;
-  plan.method = &native;
-  plan.predicted_us = (p.bytes() + between) / (device.bandwidth_GBps * 1e3) + 6;
-  return {plan};
-}
-
-}  // namespace
-
 const MethodOf<BlockProblem> method = {
     "inverted_residual",
     "an inverted residual block in one kernel, its expanded tensor in shared memory alone", supports,
     candidates};
-const MethodOf<BlockProblem> native = {"native", "three convolutions, one after the other", supports_layers,
-                                       layers};
 
 }  // namespace convx::inverted_residual
