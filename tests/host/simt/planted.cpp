@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/gpu/async_copy.h"
 #include "platform/gpu/overlap.h"
 
 namespace {
@@ -151,6 +152,28 @@ CONVX_KERNEL(kThreads, 1) result_race_of_blocks(float* result) {
   result[threadIdx.x] = 1;
 }
 
+template <bool Commits, bool Waits>
+CONVX_KERNEL(kThreads, 1)
+copied(float* result) {
+  CONVX_SHARED(float, tile, [kThreads]);
+  copy_async<4>(tile + threadIdx.x, result + threadIdx.x, 4);
+  if (Commits) commit_copies();
+  if (Waits) wait_copies<0>();
+  block_barrier();
+  result[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+
+// Waits for all but the group that it reads.
+CONVX_KERNEL(kThreads, 1) waits_for_another_group(float* result) {
+  CONVX_SHARED(float, tile, [2 * kThreads]);
+  for (int i = 0; i < 2; ++i) {
+    copy_async<4>(tile + i * kThreads + threadIdx.x, result + threadIdx.x, 4);
+    commit_copies();
+  }
+  wait_copies<1>();
+  result[threadIdx.x] = tile[kThreads + threadIdx.x];
+}
+
 CONVX_KERNEL(kThreads, 1) misaligned_vector(float* result) {
   const Vector<float, 4> value = load<float, 4>(result + 1);
   result[threadIdx.x] = value.element[0] == 0 ? 1 : 2;
@@ -191,6 +214,9 @@ const std::map<std::string, Planted>& table() {
       {"warp_barrier_for_block", {warp_barrier_for_block<32>, warp_barrier_for_block<64>}},
       {"result_race", {result_race, result_race}},
       {"result_race_of_blocks", {result_race_of_blocks, result_race_of_blocks, 2}},
+      {"not_committed", {copied<false, true>, copied<false, true>}},
+      {"not_waited_for", {copied<true, false>, copied<true, false>}},
+      {"waits_for_another_group", {waits_for_another_group, waits_for_another_group}},
       {"misaligned_vector", {misaligned_vector, misaligned_vector}},
       {"too_many_arrays", {too_many_arrays, too_many_arrays}},
       {"too_much_dynamic", {correct<32>, correct<64>, 1, kThreads, 100000}},

@@ -19,6 +19,7 @@ simt::Options options_for(const convx::DeviceTraits& device, const std::string& 
   const size_t static_limit = device.backend == convx::Backend::cuda ? 48 * 1024 : 64 * 1024;
   options.static_limit = std::min<size_t>(static_limit, options.shared_limit);
   options.seed = seed;
+  options.late_copies = order != "forward";
   if (order == "reverse") {
     options.order = simt::Order::reverse;
     options.reverse_blocks = true;

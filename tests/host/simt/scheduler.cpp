@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fiber.h"
@@ -41,6 +43,8 @@ struct Thread {
   int line = 0;
   unsigned shuffles = 0;  // values of two successive shuffles are kept: a lane may be one ahead
   detail::Carried given[2];
+  std::deque<std::pair<Copy, int>> copies;  // and the groups that they are of
+  int groups = 0;                           // that are committed
 };
 
 struct Machine {
@@ -178,6 +182,8 @@ void run_block() {
   for (int i = 0; i < m.count; ++i) {
     m.threads[i].state = State::ready;
     m.threads[i].shuffles = 0;
+    m.threads[i].copies.clear();
+    m.threads[i].groups = 0;
     m.threads[i].fiber.start(thread_main, i);
   }
   const int warps = m.count / m.options.lanes;
@@ -264,6 +270,25 @@ void watch_result(const void* memory, size_t bytes) {
 
 void take_turn() {
   machine().turn_taken = true;
+}
+
+void begin_copy(const Copy& copy) {
+  Thread& thread = machine().threads[machine().current];
+  thread.copies.emplace_back(copy, thread.groups);
+}
+
+void commit_copies() {
+  ++machine().threads[machine().current].groups;
+}
+
+bool take_copy(int pending, Copy& copy) {
+  Thread& thread = machine().threads[machine().current];
+  if (thread.copies.empty()) return false;
+  const int group = thread.copies.front().second;
+  if (machine().options.late_copies && group >= thread.groups - pending) return false;
+  copy = thread.copies.front().first;
+  thread.copies.pop_front();
+  return true;
 }
 
 void require_turn(const char* name) {

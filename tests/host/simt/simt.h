@@ -8,6 +8,7 @@
 //   - a shuffle whose source lies outside the warp, warp code built for another width than the device's;
 //   - more shared memory, threads or blocks than the device has;
 //   - a kernel launched to overlap the one before it that never waits for that;
+//   - with late_copies, what is copied beside a thread's work and not waited for: it is not there;
 //   - in address-sanitized builds, accesses to the same address by two threads, one of them a write, with no
 //     barrier between (race.cpp).
 // Shared memory holds 0xFF (NaN, -1) until it is written, and has red zones that the address sanitizer knows.
@@ -40,6 +41,9 @@ struct Options {
   uint32_t max_threads = 1024;      // of a block
   bool detect_races = true;         // where the build can
   bool reverse_blocks = false;      // last block first
+  // Copies beside a thread's work are done when it waits for them, and not when they begin: a GPU may do
+  // either. Who does not wait reads what was there before; who begins too early overwrites what is read.
+  bool late_copies = true;
 };
 Options& options();
 
@@ -78,6 +82,18 @@ int lane();
 }  // namespace detail
 
 void block_barrier(SIMT_SITE);
+
+// A thread's copies beside its work; platform/gpu/async_copy.h performs them.
+struct Copy {
+  void* to;
+  const void* from;
+  int bytes, valid_bytes;
+};
+void begin_copy(const Copy& copy);
+void commit_copies();  // those that have begun since the last time are a group
+// Takes the oldest copy of the thread's groups but for the youngest `pending`; without late_copies the oldest
+// of all that have begun. false where there is none.
+bool take_copy(int pending, Copy& copy);
 
 // Where a GPU would wait for the kernel before: here each is complete when the next begins.
 void take_turn();
