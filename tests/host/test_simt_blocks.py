@@ -62,7 +62,10 @@ def driver() -> Path:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_blocks_are_exact(driver: Path, device: str) -> None:
+def test_blocks_are_exact(device: str) -> None:
+    """On sm_80 filters come by other copies than on later GPUs."""
+    name = "blocks" if device == "h200" else "blocks_sm_80"
+    driver = programs.build([name]) / name
     lines = [line(row, device, ORDERS[index % 3]) for index, row in enumerate(rows(COUNTS[device], seed=11))]
     output = run_all(driver, lines)
     for shape in range(6):

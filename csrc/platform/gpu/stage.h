@@ -76,8 +76,8 @@ CONVX_DEVICE void wait([[maybe_unused]] uint64_t* barrier, [[maybe_unused]] uint
 
 }  // namespace bulk
 
-// Whether BlockStages copies; the host executor does what it stands for.
-#if defined(CONVX_BULK_COPY) || defined(CONVX_SIMT)
+// Whether BlockStages copies; the host executor does what it stands for, unless it is to be a GPU without.
+#if defined(CONVX_BULK_COPY) || (defined(CONVX_SIMT) && !defined(SIMT_WITHOUT_BULK_COPY))
 constexpr bool kBlockStagesCopy = true;
 #else
 constexpr bool kBlockStagesCopy = false;

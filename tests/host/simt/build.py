@@ -30,7 +30,9 @@ BLOCKS = "inverted_residual"  # runs no convolutions
 MORE_DRIVERS = {
     "filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp"),
     "blocks": (BLOCKS, SIMT / "block_driver.cpp"),
+    "blocks_sm_80": (BLOCKS, SIMT / "block_driver.cpp"),
 }
+KERNEL_FLAGS = {"blocks_sm_80": ["-DSIMT_WITHOUT_BULK_COPY"]}
 FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
@@ -87,7 +89,8 @@ class Programs:
                 host = targets.sources(
                     f"{folder}/**/plan*.cpp", f"{folder}/**/gpu.cpp", f"{folder}/generator/*.cpp"
                 )
-            objects += self._objects(kernels, self.kernel_flags)
+            more = KERNEL_FLAGS.get(name, [])
+            objects += self._objects(kernels, [*self.kernel_flags, *more], f"_{name}" if more else "")
             objects += self._objects(host, ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             objects += self._objects(targets.sources("problem/*.cpp", "plan/method.cpp"), ["-O1"])
