@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -126,6 +126,18 @@ def record_calls(
             if call not in calls[layer]:
                 calls[layer].append(call)
 
+    _run_watched(model, layers, record, args, kwargs)
+    return calls
+
+
+def _run_watched(
+    model: Module,
+    layers: Iterable[Module],
+    record: Callable[[Any, tuple[Any, ...], dict[str, Any]], None],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> None:
+    """One forward in evaluation mode; record is told of each call of these layers, with what arguments."""
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
     try:
         with _evaluating(model):
@@ -133,7 +145,6 @@ def record_calls(
     finally:
         for handle in handles:
             handle.remove()
-    return calls
 
 
 def record_block_calls(
@@ -143,21 +154,15 @@ def record_block_calls(
     blocks = (module for module in model.modules() if isinstance(module, InvertedResidual))
     calls: dict[InvertedResidual, list[Call]] = {block: [] for block in blocks}
 
-    def record(block: Any, arguments: tuple[Any, ...]) -> None:
+    def record(block: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         input = arguments[0]
         if can_be_one_kernel(input):
             call = Call(tuple(input.shape), True, input.dtype, input.device)
             if call not in calls[block]:
                 calls[block].append(call)
 
-    handles = [block.register_forward_pre_hook(record) for block in calls]
-    try:
-        with _evaluating(model):
-            if calls:
-                model(*args, **kwargs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    if calls:
+        _run_watched(model, calls, record, args, kwargs)
     return calls
 
 

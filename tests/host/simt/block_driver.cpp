@@ -8,13 +8,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/platform.h"
+#include "reference.h"
 #include "runs.h"
 
 namespace simt_test {
@@ -31,37 +30,25 @@ struct Line {
 };
 
 Line parse(const std::string& text) {
-  std::map<std::string, std::string> items;
-  std::stringstream stream(text);
-  for (std::string item; stream >> item;)
-    items[item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
-  const auto take = [&](const char* key, const char* otherwise) {
-    const auto found = items.find(key);
-    const std::string value = found == items.end() ? otherwise : found->second;
-    if (found != items.end()) items.erase(found);
-    return value;
-  };
-  const auto number = [&](const char* key, const char* otherwise) {
-    return std::stoll(take(key, otherwise));
-  };
+  Items items(text);
   Line line;
   BlockProblem& p = line.problem;
-  line.device = take("device", "h200");
-  line.only = take("only", "");
-  line.orders = take("orders", "forward,reverse,shuffled");
-  line.seed = number("seed", "1");
-  line.has_bias = number("bias", "1") == 1;
-  line.is_infinite = number("infinite", "0") == 1;
-  p.dtype = parse_dtype(take("dtype", "bfloat16"));
-  p.activation = parse_activation(take("activation", "relu6"));
-  p.output_activation = parse_activation(take("output_activation", "none"));
-  p.has_residual = number("residual", "0") == 1;
-  p.batch = number("batch", "1"), p.channels = number("channels", "16");
-  p.expanded_channels = number("expanded", "32"), p.out_channels = number("out", "16");
-  p.filter = number("filter", "3"), p.stride = number("stride", "1");
-  const std::string size = take("size", "8,8");
+  line.device = items.take("device", "h200");
+  line.only = items.take("only", "");
+  line.orders = items.take("orders", "forward,reverse,shuffled");
+  line.seed = items.number("seed", "1");
+  line.has_bias = items.number("bias", "1") == 1;
+  line.is_infinite = items.number("infinite", "0") == 1;
+  p.dtype = parse_dtype(items.take("dtype", "bfloat16"));
+  p.activation = parse_activation(items.take("activation", "relu6"));
+  p.output_activation = parse_activation(items.take("output_activation", "none"));
+  p.has_residual = items.number("residual", "0") == 1;
+  p.batch = items.number("batch", "1"), p.channels = items.number("channels", "16");
+  p.expanded_channels = items.number("expanded", "32"), p.out_channels = items.number("out", "16");
+  p.filter = items.number("filter", "3"), p.stride = items.number("stride", "1");
+  const std::string size = items.take("size", "8,8");
   p.height = std::stoll(size), p.width = std::stoll(size.substr(size.find(',') + 1));
-  if (!items.empty()) throw std::invalid_argument("unknown item '" + items.begin()->first + "'");
+  items.require_empty();
   validate_and_size(p);
   return line;
 }
@@ -95,22 +82,7 @@ struct Operand {
 };
 
 double activated(double value, Activation activation) {
-  if (std::isnan(value)) return value;
-  switch (activation) {
-    case Activation::none:
-      return value;
-    case Activation::relu:
-      return std::fmax(value, 0);
-    case Activation::relu6:
-      return std::fmin(std::fmax(value, 0), 6);
-    case Activation::silu:
-      return value / (1 + std::exp(-value));
-    case Activation::hardswish:
-      return value * std::fmin(std::fmax(value + 3, 0), 6) / 6;
-    case Activation::gelu:
-      return value * 0.5 * (1 + std::erf(value * std::sqrt(0.5)));
-  }
-  return value;
+  return std::isnan(value) ? value : activate(value, activation);
 }
 
 template <class T>

@@ -10,9 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "methods/filter2d/filter2d.h"
@@ -40,37 +38,28 @@ void pair(const std::string& text, int64_t& first, int64_t& second) {
 }
 
 Line parse(const std::string& text) {
-  std::map<std::string, std::string> items;
-  std::stringstream stream(text);
-  for (std::string item; stream >> item;)
-    items[item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
-  const auto take = [&](const char* key, const char* otherwise) {
-    const auto found = items.find(key);
-    const std::string value = found == items.end() ? otherwise : found->second;
-    if (found != items.end()) items.erase(found);
-    return value;
-  };
+  Items items(text);
   Line line;
   FilterProblem& p = line.problem;
-  line.device = take("device", "h200");
-  line.only = take("only", "");
-  line.orders = take("orders", "forward,reverse,shuffled");
-  line.seed = std::stoull(take("seed", "1"));
-  line.offset = std::stoll(take("offset", "0"));
-  p.dtype = parse_image_type(take("dtype", "float32"));
-  p.border = parse_border(take("border", "zero"));
-  p.epilogue.activation = parse_activation(take("activation", "none"));
-  p.epilogue.has_bias = take("bias", "0") == "1";
-  p.images = std::stoll(take("images", "1"));
-  p.filters = std::stoll(take("filters", "1"));
-  pair(take("size", "8"), p.height, p.width);
-  pair(take("filter", "3"), p.filter_height, p.filter_width);
-  pair(take("stride", "1"), p.stride_h, p.stride_w);
-  pair(take("dilation", "1"), p.dilation_h, p.dilation_w);
-  pair(take("padding", "0"), p.padding_top, p.padding_left);
-  pair(take("output", "-1"), p.out_height, p.out_width);
+  line.device = items.take("device", "h200");
+  line.only = items.take("only", "");
+  line.orders = items.take("orders", "forward,reverse,shuffled");
+  line.seed = std::stoull(items.take("seed", "1"));
+  line.offset = std::stoll(items.take("offset", "0"));
+  p.dtype = parse_image_type(items.take("dtype", "float32"));
+  p.border = parse_border(items.take("border", "zero"));
+  p.epilogue.activation = parse_activation(items.take("activation", "none"));
+  p.epilogue.has_bias = items.take("bias", "0") == "1";
+  p.images = std::stoll(items.take("images", "1"));
+  p.filters = std::stoll(items.take("filters", "1"));
+  pair(items.take("size", "8"), p.height, p.width);
+  pair(items.take("filter", "3"), p.filter_height, p.filter_width);
+  pair(items.take("stride", "1"), p.stride_h, p.stride_w);
+  pair(items.take("dilation", "1"), p.dilation_h, p.dilation_w);
+  pair(items.take("padding", "0"), p.padding_top, p.padding_left);
+  pair(items.take("output", "-1"), p.out_height, p.out_width);
   if (p.out_height < 0) p.out_height = p.height, p.out_width = p.width;
-  if (!items.empty()) throw std::invalid_argument("unknown item '" + items.begin()->first + "'");
+  items.require_empty();
   return line;
 }
 

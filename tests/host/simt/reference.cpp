@@ -16,24 +16,6 @@ int64_t offset(Layout layout, int64_t channels, int64_t height, int64_t width, i
   return ((n * channels + c) * height + y) * width + x;
 }
 
-double activate(double value, Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return value;
-    case Activation::relu:
-      return std::fmax(value, 0);
-    case Activation::relu6:
-      return std::fmin(std::fmax(value, 0), 6);
-    case Activation::silu:
-      return value / (1 + std::exp(-value));
-    case Activation::hardswish:
-      return value * std::fmin(std::fmax(value + 3, 0), 6) / 6;
-    case Activation::gelu:
-      return value * 0.5 * std::erfc(-value / std::sqrt(2.0));
-  }
-  return value;
-}
-
 // Calls body(input offset, weight offset, output offset) for each multiplication of the forward convolution.
 template <class Body>
 void for_each_product(const ConvProblem& p, const Body& body) {
@@ -63,6 +45,24 @@ void for_each_product(const ConvProblem& p, const Body& body) {
 }
 
 }  // namespace
+
+double activate(double value, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return value;
+    case Activation::relu:
+      return std::fmax(value, 0);
+    case Activation::relu6:
+      return std::fmin(std::fmax(value, 0), 6);
+    case Activation::silu:
+      return value / (1 + std::exp(-value));
+    case Activation::hardswish:
+      return value * std::fmin(std::fmax(value + 3, 0), 6) / 6;
+    case Activation::gelu:
+      return value * 0.5 * std::erfc(-value / std::sqrt(2.0));
+  }
+  return value;
+}
 
 int64_t result_elements(const ConvProblem& problem) {
   switch (problem.operation) {

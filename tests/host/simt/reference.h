@@ -14,6 +14,9 @@ struct Operands {
 // The result of problem.operation, before it is rounded to the problem's dtype.
 std::vector<double> reference(const convx::ConvProblem& problem, const Operands& operands);
 
+// Of a number.
+double activate(double value, convx::Activation activation);
+
 int64_t result_elements(const convx::ConvProblem& problem);
 
 }  // namespace simt_test

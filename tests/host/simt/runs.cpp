@@ -33,6 +33,25 @@ simt::Options options_for(const convx::DeviceTraits& device, const std::string& 
 
 }  // namespace
 
+Items::Items(const std::string& line) {
+  std::stringstream stream(line);
+  for (std::string item; stream >> item;) {
+    items_[item.substr(0, item.find('='))] = item.substr(item.find('=') + 1);
+  }
+}
+
+std::string Items::take(const char* key, const char* otherwise) {
+  const auto found = items_.find(key);
+  if (found == items_.end()) return otherwise;
+  const std::string value = found->second;
+  items_.erase(found);
+  return value;
+}
+
+void Items::require_empty() const {
+  if (!items_.empty()) throw std::invalid_argument("unknown item '" + items_.begin()->first + "'");
+}
+
 int run_in_orders(const std::string& text, const std::string& orders, const convx::DeviceTraits& device,
                   uint64_t seed, const std::function<std::string()>& attempt) {
   int failures = 0;

@@ -1,11 +1,24 @@
 // What the drivers share: lines of the standard input, and a plan run in several orders of its threads.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 
 #include "problem/device.h"
 
 namespace simt_test {
+
+// A line of "key=value key=value …".
+class Items {
+ public:
+  explicit Items(const std::string& line);
+  std::string take(const char* key, const char* otherwise);  // where the line has no such key
+  int64_t number(const char* key, const char* otherwise) { return std::stoll(take(key, otherwise)); }
+  void require_empty() const;  // std::invalid_argument for a key that nobody took
+
+ private:
+  std::map<std::string, std::string> items_;
+};
 
 // Runs something once for each order of "forward,reverse,shuffled", on a GPU with the device's limits, and
 // says so; `attempt` returns what is wrong, or throws it. Returns how many went wrong.
