@@ -88,7 +88,7 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
 
 
 def _run_network(case: str, device: torch.device, rounds: int) -> list[Record]:
-    native, converted, x = networks.pair(case, device)
+    native, converted, x, _first = networks.pair(case, device)
     records = []
     for kind in NETWORK_KINDS:
         calls = {"torch": networks.call(kind, native, x), "convx": networks.call(kind, converted, x)}
