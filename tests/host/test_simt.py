@@ -160,7 +160,7 @@ def test_any_problem(driver: Path, data: st.DataObject) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("lanes", (32, 64))
 def test_planted_bugs_are_found(planted: Path, lanes: int, order: str) -> None:
-    """Each kernel with one bug is stopped, in whatever order threads run, and the one without runs."""
+    """Each kernel with one bug is stopped, in whatever order threads run, and those without run."""
     environment = {**os.environ, "ASAN_OPTIONS": "symbolize=0"}
     listed = subprocess.run([planted, "list"], capture_output=True, text=True, check=True, env=environment)
     missed = []
@@ -168,7 +168,7 @@ def test_planted_bugs_are_found(planted: Path, lanes: int, order: str) -> None:
         command = [str(planted), bug, str(lanes), order]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         found = "FOUND" in done.stdout or "Sanitizer" in done.stderr or "runtime error" in done.stderr
-        if bug == "none":
+        if bug.startswith("none"):
             assert done.returncode == 0, done.stdout + done.stderr
         elif done.returncode == 0 or not found:
             missed.append(bug)

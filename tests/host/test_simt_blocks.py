@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def test_blocks_are_exact(device: str) -> None:
     output = run_all(driver, lines)
     for shape in range(6):
         assert output.count(f" shape={shape} ") > COUNTS[device] // 2, f"shape {shape} ran few problems"
+    ranks = {int(each) for each in re.findall(r" ranks=(\d)", output)}
+    assert 1 in ranks and (len(ranks) > 2) == (device == "h200"), "clusters, of several sizes, on sm_90 alone"
 
 
 def test_order_of_threads_does_not_matter(driver: Path) -> None:

@@ -127,6 +127,8 @@ def test_plans_fit_and_native_is_taken_where_nothing_was_measured(problem: _core
     for plan in plans:
         tiling = dict(plan.tiling)
         assert tiling["warps_down"] * tiling["warps_across"] * 32 <= 512 and tiling["chunk"] in (16, 32, 64)
+        chunks = -(-problem.expanded_channels // tiling["chunk"])
+        assert 1 <= tiling["ranks"] <= 8 and (tiling["ranks"] - 1) * -(-chunks // tiling["ranks"]) < chunks
         assert _core.select(problem, H200, plan.name).plan.name == plan.name
     choice = _core.select(problem, H200)
     assert choice.plan.method == "native" and "not measured on such: inverted_residual" in choice.why

@@ -29,9 +29,23 @@ struct Arguments {
   int window_tiles, result_tiles, warps_down;
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
   int source_pitch, window_pitch, filtered_pitch;
-  int window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at;
+  int window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at, exchange_at;
   int ring, ahead;
+  FastDivide by_ranks;  // blocks of a cluster
+  int rank_chunks;
 };
+
+// What a block of a cluster does of its tile: chunks of the expanded channels.
+struct Share {
+  int rank, first, chunks;
+};
+
+template <class T, class Form>
+CONVX_DEVICE Share share_of(const Arguments<T>& a, uint32_t block) {
+  if (!Form::kShape.shares) return {0, 0, a.chunks};
+  const int rank = static_cast<int>(a.by_ranks.remainder(block)), first = rank * a.rank_chunks;
+  return {rank, first, min(a.rank_chunks, a.chunks - first)};
+}
 
 // The pixels of an image that a tile's results are made of; those outside it stay zero.
 struct Window {
@@ -46,8 +60,9 @@ template <class T, class Form>
 CONVX_DEVICE Window window_of(const Arguments<T>& a, uint32_t block) {
   constexpr int Filter = Form::kFilter, Stride = Form::kStride;
   Window w;
-  w.image = static_cast<int>(a.tiles.quotient(block));
-  const uint32_t tile = a.tiles.remainder(block);
+  const uint32_t place = Form::kShape.shares ? a.by_ranks.quotient(block) : block;
+  w.image = static_cast<int>(a.tiles.quotient(place));
+  const uint32_t tile = a.tiles.remainder(place);
   w.tile_row = static_cast<int>(a.tiles_across.quotient(tile)) * a.tile_height;
   w.tile_column = static_cast<int>(a.tiles_across.remainder(tile)) * a.tile_width;
   w.height = (a.tile_height - 1) * Stride + Filter, w.width = a.window_width;

@@ -9,15 +9,19 @@ template <class T>
 class FilterRing {
  public:
   // Fetches the first chunks: filters do not depend on the kernel before.
-  CONVX_DEVICE FilterRing(const Arguments<T>& a, unsigned char* shared)
-      : a_(a), ring_(shared + a.ring_at), stages_(reinterpret_cast<uint64_t*>(shared + a.barriers_at)) {
+  CONVX_DEVICE FilterRing(const Arguments<T>& a, const Share& share, unsigned char* shared)
+      : a_(a),
+        share_(share),
+        ring_(shared + a.ring_at),
+        stages_(reinterpret_cast<uint64_t*>(shared + a.barriers_at)) {
     for (int chunk = 0; chunk < a_.ahead; ++chunk) fetch(chunk);
   }
 
-  // Into a stage that no thread reads any more.
+  // Into a stage that no thread reads any more. Chunks are counted from the block's first one.
   CONVX_DEVICE void fetch(int chunk) {
-    if (chunk < a_.chunks) {
-      const unsigned char* const from = a_.filters + static_cast<int64_t>(chunk) * a_.chunk_bytes;
+    if (chunk < share_.chunks) {
+      const unsigned char* const from =
+          a_.filters + static_cast<int64_t>(share_.first + chunk) * a_.chunk_bytes;
       unsigned char* const to = ring_ + next_ * a_.chunk_bytes;
       if constexpr (kBlockStagesCopy) {
         if (threadIdx.x == 0) {
@@ -37,7 +41,7 @@ class FilterRing {
   // Until a chunk is there, once a barrier has followed; called for one after the other.
   CONVX_DEVICE void wait(int chunk) {
     if constexpr (kBlockStagesCopy) {
-      if (chunk < a_.chunks) stages_.wait(current_, phase_);
+      if (chunk < share_.chunks) stages_.wait(current_, phase_);
     } else {
       wait_copies(a_.ahead - 1);
     }
@@ -53,6 +57,7 @@ class FilterRing {
 
  private:
   const Arguments<T>& a_;
+  const Share& share_;
   unsigned char* ring_;
   BlockStages<kMostRing> stages_;
   int next_ = 0, current_ = 0;

@@ -30,6 +30,18 @@ struct PairSums {
     for (int channel = 0; channel < 4; ++channel) at(0, channel) = at(1, channel) = values.element[channel];
   }
   PairSums() = default;
+  CONVX_DEVICE PairSums(const Vector<float, 4>& first, const Vector<float, 4>& second) {
+    CONVX_UNROLL
+    for (int i = 0; i < 4; ++i) tile[0][i] = first.element[i], tile[1][i] = second.element[i];
+  }
+  CONVX_DEVICE Vector<float, 4> half(int of) const {
+    return {{tile[of][0], tile[of][1], tile[of][2], tile[of][3]}};
+  }
+  CONVX_DEVICE PairSums& operator+=(const PairSums& other) {
+    CONVX_UNROLL
+    for (int i = 0; i < 8; ++i) tile[i / 4][i % 4] += other.tile[i / 4][i % 4];
+    return *this;
+  }
 
   template <int Lanes, class T>
   CONVX_DEVICE void add(const uint32_t (&pixels)[4], const PairFilters& filters) {

@@ -9,9 +9,10 @@
 
 namespace convx::inverted_residual {
 
-constexpr int64_t kMatrix = 16;         // rows of a product's tile, and channels of a pair of tiles
-constexpr int64_t kPairBytes = 512;     // filters of a pair of tiles and one step of the depth, for a warp
-constexpr int64_t kChunksInFlight = 3;  // that are expanded, filtered and projected at a time
+constexpr int64_t kMatrix = 16;           // rows of a product's tile, and channels of a pair of tiles
+constexpr int64_t kPairBytes = 512;       // filters of a pair of tiles and one step of the depth, for a warp
+constexpr int64_t kPairSumsBytes = 1024;  // sums of a pair of tiles
+constexpr int64_t kChunksInFlight = 3;    // that are expanded, filtered and projected at a time
 
 // A block of threads makes tile_height x tile_width results of one image, whole strips of its shape, with
 // `chunk` expanded channels at a time.
@@ -21,6 +22,7 @@ struct Tiling {
   int64_t chunk = 0;
   int64_t warps_down = 0, warps_across = 0;  // of the project product: over pixels, over output channels
   int64_t ahead = 1;                         // chunks whose filters are fetched before their turn
+  int64_t ranks = 1;                         // blocks of a cluster, which share a tile's chunks
   int64_t warps() const { return warps_down * warps_across; }
 };
 
@@ -33,6 +35,7 @@ constexpr int64_t fragment_pitch(int64_t bytes) {
 // All elements have 2 bytes.
 struct Geometry {
   int64_t depth, out_channels, chunks;  // channels rounded up to what products take
+  int64_t rank_chunks;                  // that a block of a cluster has; the last one may have fewer
   int64_t tiles_down, tiles_across, blocks;
   int64_t window_height, window_width;  // of the expanded tensor
   int64_t window_tiles, result_tiles;   // of kMatrix pixels
@@ -42,6 +45,7 @@ struct Geometry {
   // Shared memory, which begins with the source's pixels.
   int64_t source_pitch, window_pitch, filtered_pitch;  // of a pixel
   int64_t window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at;
+  int64_t exchange_at;  // sums of the other blocks of the cluster
   int64_t shared_bytes;
   int64_t ring;  // chunks of filters
 };
@@ -52,9 +56,10 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.depth = round_up(p.channels, kMatrix);
   g.out_channels = round_up(p.out_channels, kMatrix);
   g.chunks = divide_up(p.expanded_channels, t.chunk);
+  g.rank_chunks = divide_up(g.chunks, t.ranks);
   g.tiles_down = divide_up(p.out_height, t.tile_height);
   g.tiles_across = divide_up(p.out_width, t.tile_width);
-  g.blocks = p.batch * g.tiles_down * g.tiles_across;
+  g.blocks = p.batch * g.tiles_down * g.tiles_across * t.ranks;
   g.window_height = (t.tile_height - 1) * p.stride + p.filter;
   g.window_width = (t.tile_width - 1) * p.stride + p.filter;
   g.window_tiles =
@@ -80,7 +85,12 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.ring_at = g.filtered_at + 2 * g.filtered_bytes;
   g.places_at = g.ring_at + g.ring * g.chunk_bytes;
   g.barriers_at = g.places_at + g.window_tiles * kMatrix * 8;
-  g.shared_bytes = g.barriers_at + kMostRing * 8;
+  g.exchange_at = g.barriers_at + round_up(kMostRing * 8, 16);
+  // Of every rank a share of the sums of a warp's pairs of tiles.
+  const Shape& shape = kShapes[p.stride - 1][t.shape];
+  const int64_t pairs_of_sums = t.warps() * shape.tiles_down * (shape.tiles_across / 2);
+  g.shared_bytes =
+      g.exchange_at + (t.ranks > 1 ? divide_up(pairs_of_sums, t.ranks) * t.ranks * kPairSumsBytes : 0);
   return g;
 }
 

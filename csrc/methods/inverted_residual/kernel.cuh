@@ -2,9 +2,10 @@
 // (Sandler et al., 2018); the papers' future work of fusing the depthwise kernel with its neighbours.
 //
 // A block of threads makes a tile of results of one image, all output channels, in steps of a chunk of
-// expanded channels. In step t it does three things that do not depend on one another, with one barrier a
-// step: expands chunk t, filters chunk t - 1, projects chunk t - 2 into sums that stay in registers. Odd
-// warps filter first, so that matrix units and the others are busy at the same time.
+// expanded channels; of a small batch's few tiles each is a cluster's, whose blocks have some of the chunks
+// and add up what they have. In step t a block does three things that do not depend on one another, with one
+// barrier a step: expands chunk t, filters chunk t - 1, projects chunk t - 2 into sums that stay in
+// registers. Odd warps filter first, so that matrix units and the others are busy at the same time.
 #pragma once
 #include "methods/inverted_residual/depthwise.cuh"
 #include "methods/inverted_residual/expand.cuh"
@@ -19,8 +20,11 @@ CONVX_KERNEL(Form::kShape.threads, 1)
 block_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_DYNAMIC_SHARED(shared);
+  const Share share = share_of<T, Form>(a, blockIdx.x);
+  const bool is_shared = kHasClusters && Form::kShape.shares && a.by_ranks.divisor > 1;
+  if (is_shared) cluster_arrive();
   const Window window = window_of<T, Form>(a, blockIdx.x);
-  FilterRing<T> filters(a, shared);
+  FilterRing<T> filters(a, share, shared);
   list_places(a, window, reinterpret_cast<Place*>(shared + a.places_at));
   if (window.count < window.height * window.width) clear_windows(a, shared + a.window_at);
   take_turn();
@@ -30,10 +34,10 @@ block_kernel(Arguments<T> a) {
 
   const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
   const bool filters_first = warp % 2 == 1;
-  Sums<Form> sums(a, warp, lane);
+  Sums<Form> sums(a, share.rank, warp, lane);
   wait_copies<0>();
   CONVX_NO_UNROLL
-  for (int step = 0; step < a.chunks + 2; ++step) {
+  for (int step = 0; step < share.chunks + 2; ++step) {
     filters.wait(step);
     block_barrier();
     filters.fetch(step + a.ahead);
@@ -45,12 +49,12 @@ block_kernel(Arguments<T> a) {
     CONVX_NO_UNROLL
     for (int turn = 0; turn < 2; ++turn) {
       if ((turn == 0) == filters_first) {
-        if (step >= 1 && step <= a.chunks) {
+        if (step >= 1 && step <= share.chunks) {
           depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at, shared + next_filtered_at,
-                             step - 1);
+                             share.first + step - 1);
         }
       } else {
-        if (step < a.chunks) {
+        if (step < share.chunks) {
           expand<Lanes, T, Form>(a, window, filters.stage(0), shared, shared + window_at, warp, lane);
         }
         if (step >= 2) sums.template add<Lanes, T>(a, filters.stage(2), shared + filtered_at, lane);
@@ -58,7 +62,8 @@ block_kernel(Arguments<T> a) {
     }
     filters.advance();
   }
-  sums.template store<Lanes>(a, window, lane);
+  if (is_shared) sums.template exchange<Lanes>(a, share, shared, lane);
+  sums.template store<Lanes>(a, window, share.rank, shared, lane);
 }
 
 }  // namespace convx::inverted_residual

@@ -70,7 +70,9 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   a.filtered_at = number(g.filtered_at), a.filtered_bytes = number(g.filtered_bytes);
   a.ring_at = number(g.ring_at), a.places_at = number(g.places_at);
   a.barriers_at = number(g.barriers_at);
+  a.exchange_at = number(g.exchange_at);
   a.ring = number(g.ring), a.ahead = number(t.ahead);
+  a.by_ranks = divide_by(t.ranks), a.rank_chunks = number(g.rank_chunks);
   return a;
 }
 
@@ -83,7 +85,7 @@ void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, St
   }
   constexpr int kLanes = 32;
   Grid grid;
-  grid.x = static_cast<uint32_t>(g.blocks);
+  grid.x = static_cast<uint32_t>(g.blocks), grid.cluster = static_cast<uint32_t>(t.ranks);
   launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside> >, "inverted_residual", grid,
                  static_cast<uint32_t>(t.warps() * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
                  arguments);

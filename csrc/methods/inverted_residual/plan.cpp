@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
 constexpr int64_t kMostTileSide = 32;         // results
 constexpr size_t kMostOfShape = 3;            // plans
+constexpr int64_t kMostRanks = 8;             // blocks of a cluster that any GPU with clusters can place
 
 Support supports(const BlockProblem& p, const DeviceTraits& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
@@ -86,13 +87,13 @@ double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Til
                     const Shape& shape) {
   const double of_processor = std::ceil(static_cast<double>(g.blocks) / std::max(device.multiprocessors, 1));
   const double resident = std::min(static_cast<double>(fitting(device, t, g)), of_processor);
-  const double steps = static_cast<double>(g.chunks + 2);
+  const double steps = static_cast<double>(g.rank_chunks + 2);
   const double window = static_cast<double>(g.window_tiles * 16 * g.depth);
   const double outside = window / 8 / 32 * 25 + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
                          static_cast<double>(g.result_tiles * g.out_channels) * 4;
   const double issue = (steps * step_instructions(p, t, g, shape) + outside) / 4;
   // What one block waits for by itself: barriers, and in each step the longest chain of a warp.
-  const double alone = 3000 + steps * 500 + issue * 1.2;
+  const double alone = 3000 + steps * 500 + issue * 1.2 + (t.ranks > 1 ? 1500 : 0);
   const double cycles = std::ceil(of_processor / resident) * std::max(alone, resident * issue * 1.4);
   return std::max(1.5 + cycles / device.busy_cycles_per_us(), p.bytes() / (device.bandwidth_GBps * 1e3) + 2);
 }
@@ -108,6 +109,40 @@ std::vector<int64_t> tile_sides(int64_t size, int64_t strip) {
   return sides;
 }
 
+// Of how many blocks a cluster can be that share a tile's chunks.
+std::vector<int64_t> possible_ranks(const DeviceTraits& device, const Shape& shape, const Geometry& of_one) {
+  std::vector<int64_t> found = {1};
+  if (device.architecture < 90 || !shape.shares) return found;
+  for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
+    const bool all_have_some = (ranks - 1) * divide_up(of_one.chunks, ranks) < of_one.chunks;
+    if (all_have_some && of_one.blocks * ranks <= device.multiprocessors) found.push_back(ranks);
+  }
+  return found;
+}
+
+void append_plan(const BlockProblem& p, const DeviceTraits& device, Tiling t, std::vector<Plan>& plans) {
+  // Two chunks ahead, unless that much memory has fewer blocks on a multiprocessor.
+  t.ahead = 2;
+  Geometry g = geometry_of(p, t);
+  t.ahead = 1;
+  if (const Geometry smaller = geometry_of(p, t); fitting(device, t, smaller) > fitting(device, t, g)) {
+    g = smaller;
+  } else {
+    t.ahead = 2;
+  }
+  if (fitting(device, t, g) < 1 || g.blocks >= kLimit) return;
+  Plan plan;
+  plan.method = &method;
+  plan.tiling = {{"shape", t.shape},           {"tile_height", t.tile_height},
+                 {"tile_width", t.tile_width}, {"chunk", t.chunk},
+                 {"warps_down", t.warps_down}, {"warps_across", t.warps_across},
+                 {"ahead", t.ahead},           {"ranks", t.ranks}};
+  plan.packing = "chunks of " + std::to_string(t.chunk);
+  plan.packed_weight_bytes = g.packed_bytes;
+  plan.predicted_us = predicted_us(p, device, t, g, kShapes[p.stride - 1][t.shape]);
+  plans.push_back(std::move(plan));
+}
+
 void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, std::vector<Plan>& plans) {
   const Shape& shape = kShapes[p.stride - 1][t.shape];
   const int64_t out_pairs = divide_up(p.out_channels, kMatrix);
@@ -118,25 +153,11 @@ void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
     if (t.warps() < 4) continue;
     for (t.chunk = 16; t.chunk <= 64; t.chunk *= 2) {
       if (t.chunk / 2 >= p.expanded_channels && t.chunk > 16) continue;
-      // Two chunks ahead, unless that much memory has fewer blocks on a multiprocessor.
-      t.ahead = 2;
-      Geometry g = geometry_of(p, t);
-      t.ahead = 1;
-      if (const Geometry smaller = geometry_of(p, t); fitting(device, t, smaller) > fitting(device, t, g)) {
-        g = smaller;
-      } else {
-        t.ahead = 2;
+      t.ranks = 1;
+      for (const int64_t ranks : possible_ranks(device, shape, geometry_of(p, t))) {
+        t.ranks = ranks;
+        append_plan(p, device, t, plans);
       }
-      if (fitting(device, t, g) < 1 || g.blocks >= kLimit) continue;
-      Plan plan;
-      plan.method = &method;
-      plan.tiling = {{"shape", t.shape}, {"tile_height", t.tile_height}, {"tile_width", t.tile_width},
-                     {"chunk", t.chunk}, {"warps_down", t.warps_down},   {"warps_across", t.warps_across},
-                     {"ahead", t.ahead}};
-      plan.packing = "chunks of " + std::to_string(t.chunk);
-      plan.packed_weight_bytes = g.packed_bytes;
-      plan.predicted_us = predicted_us(p, device, t, g, shape);
-      plans.push_back(std::move(plan));
     }
   }
 }
@@ -166,7 +187,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
 
 Tiling tiling_of(const Plan& plan) {
   return {plan["shape"],      plan["tile_height"],  plan["tile_width"], plan["chunk"],
-          plan["warps_down"], plan["warps_across"], plan["ahead"]};
+          plan["warps_down"], plan["warps_across"], plan["ahead"],      plan["ranks"]};
 }
 
 const MethodOf<BlockProblem> method = {

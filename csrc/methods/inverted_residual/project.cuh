@@ -3,6 +3,7 @@
 #include "methods/inverted_residual/activations.cuh"
 #include "methods/inverted_residual/arguments.cuh"
 #include "methods/inverted_residual/fragments.cuh"
+#include "platform/gpu/cluster.h"
 
 namespace convx::inverted_residual {
 
@@ -11,17 +12,19 @@ template <class Form>
 struct Sums {
   static constexpr int kTiles = Form::kShape.tiles_down, kPairs = Form::kShape.tiles_across / 2;
   PairSums of[kTiles][kPairs];
-  int first_tile, first_pair;
+  int first_tile, first_pair, first_place;
   int row_at[kTiles];  // of the lane's row, bytes from the first
 
-  // The bias, where there is such a channel.
+  // The bias, where there is such a channel; of a cluster one block begins with it.
   template <class T>
-  CONVX_DEVICE Sums(const Arguments<T>& a, int warp, int lane)
-      : first_tile(warp % a.warps_down), first_pair(warp / a.warps_down * kPairs) {
+  CONVX_DEVICE Sums(const Arguments<T>& a, int rank, int warp, int lane)
+      : first_tile(warp % a.warps_down),
+        first_pair(warp / a.warps_down * kPairs),
+        first_place(warp * kTiles * kPairs) {
     CONVX_UNROLL
     for (int j = 0; j < kPairs; ++j) {
       const int pair = min(first_pair + j, a.out_pairs - 1);
-      const PairSums bias(load<float, 4>(a.bias + pair * 16 + lane % 4 * 4));
+      const PairSums bias(rank == 0 ? load<float, 4>(a.bias + pair * 16 + lane % 4 * 4) : Vector<float, 4>{});
       CONVX_UNROLL
       for (int i = 0; i < kTiles; ++i) of[i][j] = bias;
     }
@@ -51,8 +54,51 @@ struct Sums {
     }
   }
 
+  // Of the sums that the blocks of a cluster have of the same results, each block gets every so many, and
+  // adds them up in the order of the ranks. They are pushed to who adds them: one way through the network,
+  // where fetching them takes two.
   template <int Lanes, class T>
-  CONVX_DEVICE void store(const Arguments<T>& a, const Window& window, int lane) const {
+  CONVX_DEVICE void exchange(const Arguments<T>& a, const Share& share, unsigned char* shared, int lane) {
+    const int ranks = static_cast<int>(a.by_ranks.divisor);
+    using Half = Vector<float, 4>;
+    Half* const lanes_own = reinterpret_cast<Half*>(shared + a.exchange_at) + lane;
+    const auto halves = [&](int place, int rank) {
+      return lanes_own + (static_cast<int>(a.by_ranks.quotient(place)) * ranks + rank) * 2 * Lanes;
+    };
+    cluster_wait();  // the others have begun: their shared memory is theirs
+    CONVX_UNROLL
+    for (int i = 0; i < kTiles * kPairs; ++i) {
+      if (first_pair + i % kPairs >= a.out_pairs) continue;
+      const int place = first_place + i;
+      Half* const to = in_block(halves(place, share.rank), static_cast<int>(a.by_ranks.remainder(place)));
+      const PairSums& sums = of[i / kPairs][i % kPairs];
+      CONVX_UNROLL
+      for (int half = 0; half < 2; ++half) to[half * Lanes] = sums.half(half);
+    }
+    cluster_arrive();
+    cluster_wait();
+    CONVX_UNROLL
+    for (int i = 0; i < kTiles * kPairs; ++i) {
+      const int place = first_place + i;
+      if (first_pair + i % kPairs >= a.out_pairs || !is_own(a, share.rank, i)) continue;
+      PairSums& sums = of[i / kPairs][i % kPairs];
+      sums = PairSums(halves(place, 0)[0], halves(place, 0)[Lanes]);
+      CONVX_NO_UNROLL
+      for (int rank = 1; rank < ranks; ++rank) {
+        sums += PairSums(halves(place, rank)[0], halves(place, rank)[Lanes]);
+      }
+    }
+  }
+
+  // Whether the block has the sums of a pair of tiles.
+  template <class T>
+  CONVX_DEVICE bool is_own(const Arguments<T>& a, int rank, int pair) const {
+    return !Form::kShape.shares || static_cast<int>(a.by_ranks.remainder(first_place + pair)) == rank;
+  }
+
+  template <int Lanes, class T>
+  CONVX_DEVICE void store(const Arguments<T>& a, const Window& window, int rank, const unsigned char* shared,
+                          int lane) const {
     const Bound<T> bound(a.output_activation);
     const int64_t first_row = static_cast<int64_t>(window.image) * a.out_height;
     CONVX_UNROLL
@@ -64,11 +110,16 @@ struct Sums {
         const int row = window.tile_row + down, column = window.tile_column + pixel - down * a.tile_width;
         if (down >= a.tile_height || row >= a.out_height || column >= a.out_width) continue;
         const int64_t place = ((first_row + row) * a.out_width + column) * a.out_channels;
+        // A residual is the source, whose pixels are here.
+        const int pixel_of_source = (row - window.row) * window.columns + column - window.column;
+        const T* const residual = reinterpret_cast<const T*>(shared + pixel_of_source * a.source_pitch);
         const int first_channel = first_pair * 16 + lane % 4 * 4;
         CONVX_UNROLL
         for (int j = 0; j < kPairs; ++j) {
           if (first_channel + j * 16 >= a.out_channels) break;
-          store_four(a, bound, of[i][j], half, place + first_channel + j * 16);
+          if (!is_own(a, rank, i * kPairs + j)) continue;
+          const int channel = first_channel + j * 16;
+          store_four(a, bound, of[i][j], half, residual + channel, a.result + place + channel);
         }
       }
     }
@@ -76,11 +127,11 @@ struct Sums {
 
   template <class T>
   CONVX_DEVICE static void store_four(const Arguments<T>& a, const Bound<T>& bound, PairSums sums, int half,
-                                      int64_t place) {
+                                      const T* residual, T* to) {
     if (a.has_residual) {  // no activation then
-      const Vector<T, 4> residual = load<T, 4>(a.source + place);
+      const auto four = *reinterpret_cast<const Vector<T, 4>*>(residual);
       CONVX_UNROLL
-      for (int k = 0; k < 4; ++k) sums.at(half, k) += widen(residual.element[k]);
+      for (int k = 0; k < 4; ++k) sums.at(half, k) += widen(four.element[k]);
     }
     Vector<uint32_t, 2> words;
     CONVX_UNROLL
@@ -90,7 +141,7 @@ struct Sums {
                              ? narrow_pair<T>(low, high)
                              : activated_pair<T, Inside::relu>(low, high, bound);
     }
-    store_whole<uint32_t, 2>(reinterpret_cast<uint32_t*>(a.result + place), words);
+    store_whole<uint32_t, 2>(reinterpret_cast<uint32_t*>(to), words);
   }
 };
 

@@ -9,6 +9,9 @@ namespace convx::inverted_residual {
 struct Shape {
   int strip_rows, strip_columns, tiles_down, tiles_across, expand_tiles;
   int threads;  // the most of a block
+  // Whether blocks of a cluster can share a tile: a small batch's need, whose code costs the others
+  // registers.
+  bool shares;
 };
 
 constexpr int kMostRing = 6;  // chunks of filters in shared memory
@@ -16,18 +19,18 @@ constexpr int kMostRing = 6;  // chunks of filters in shared memory
 constexpr int kShapeCount = 6;
 // By stride - 1. Rows and columns of 7 fit the maps of networks for images of 224 x 224.
 constexpr Shape kShapes[2][kShapeCount] = {
-    {{7, 2, 4, 4, 2, 256},
-     {4, 2, 2, 4, 2, 384},
-     {7, 2, 2, 4, 2, 384},
-     {7, 1, 1, 4, 2, 512},
-     {7, 1, 1, 10, 1, 384},
-     {2, 1, 1, 4, 1, 512}},
-    {{4, 1, 4, 4, 2, 256},
-     {4, 1, 1, 4, 2, 512},
-     {7, 1, 2, 4, 2, 384},
-     {4, 1, 2, 4, 2, 384},
-     {7, 1, 1, 10, 1, 384},
-     {1, 1, 1, 4, 1, 512}},
+    {{7, 2, 4, 4, 2, 256, false},
+     {4, 2, 2, 4, 2, 384, false},
+     {7, 2, 2, 4, 2, 384, false},
+     {7, 1, 1, 4, 2, 512, true},
+     {7, 1, 1, 10, 1, 384, false},
+     {2, 1, 1, 2, 1, 512, true}},
+    {{4, 1, 4, 4, 2, 256, false},
+     {4, 1, 1, 4, 2, 512, false},
+     {7, 1, 2, 4, 2, 384, false},
+     {4, 1, 2, 4, 2, 384, true},
+     {7, 1, 1, 10, 1, 384, false},
+     {1, 1, 1, 2, 1, 512, true}},
 };
 
 // 25 taps are as many registers: strips are shorter then.

@@ -32,6 +32,7 @@ inline bool is_aligned(const void* pointer, size_t bytes) {
 
 struct Grid {
   uint32_t x = 1, y = 1, z = 1;
+  uint32_t cluster = 1;  // blocks along x that are one: of launch_in_turn
 };
 
 #if !defined(CONVX_SIMT)
@@ -82,8 +83,9 @@ void launch_kernel(void (*kernel)(Parameters...), const char* name, Grid grid, u
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), const char* name, Grid grid, uint32_t threads,
                    uint32_t shared_bytes, Stream /*stream*/, Arguments... arguments) {
-  simt::launch(name, simt::Extent{grid.x, grid.y, grid.z}, threads, shared_bytes,
-               [=] { kernel(static_cast<Parameters>(arguments)...); });
+  simt::launch(
+      name, simt::Extent{grid.x, grid.y, grid.z}, threads, shared_bytes,
+      [=] { kernel(static_cast<Parameters>(arguments)...); }, grid.cluster);
 }
 #endif
 

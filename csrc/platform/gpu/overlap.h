@@ -17,23 +17,32 @@ CONVX_DEVICE void take_turn() {
 #endif
 }
 
-// As launch_kernel, for kernels that call take_turn().
+// As launch_kernel, for kernels that call take_turn(), and for those of clusters.
 template <class... Parameters, class... Arguments>
 void launch_in_turn(void (*kernel)(Parameters...), const char* name, Grid grid, uint32_t threads,
                     uint32_t shared_bytes, Stream stream, Arguments... arguments) {
 #if defined(CONVX_CUDA)
-  if (stream.overlaps) {
+  if (stream.overlaps || grid.cluster > 1) {
     if (shared_bytes > 48 * 1024) check(allow_shared(kernel, static_cast<int>(shared_bytes)), name);
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    int count = 0;
+    if (stream.overlaps) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (grid.cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count].val.clusterDim.x = grid.cluster;
+      attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+      ++count;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(grid.x, grid.y, grid.z);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = static_cast<RuntimeStream>(stream.handle);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = count;
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
     return;
   }

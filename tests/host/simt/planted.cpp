@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "platform/gpu/async_copy.h"
+#include "platform/gpu/cluster.h"
 #include "platform/gpu/overlap.h"
 
 namespace {
@@ -185,13 +186,54 @@ CONVX_KERNEL(kThreads, 1) too_many_arrays(float* result) {
   result[threadIdx.x] = tile[threadIdx.x];
 }
 
+// Two blocks, each of which reads what the other has pushed to it: before that one has arrived, or what it
+// pushes when it has, or without having arrived.
+enum class Exchange { correct, without_barrier, pushed_late, without_arrival };
+
+template <Exchange How>
+CONVX_KERNEL(kThreads, 1)
+exchanged(float* result) {
+  CONVX_SHARED(float, tile, [kThreads]);
+  const int other = 1 - static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  tile[thread] = 0;
+  cluster_arrive();
+  cluster_wait();
+  float* const to = in_block(tile + kThreads - 1 - thread, other);
+  if (How != Exchange::pushed_late) *to = 1;
+  if (How == Exchange::correct || How == Exchange::pushed_late) cluster_arrive();
+  if (How == Exchange::pushed_late) *to = 1;
+  if (How != Exchange::without_barrier) cluster_wait();
+  if (other == 1) result[thread] = tile[thread];
+  cluster_arrive();
+  cluster_wait();
+}
+
+CONVX_KERNEL(kThreads, 1) outside_cluster(float* result) {
+  CONVX_SHARED(float, tile, [kThreads]);
+  *in_block(tile + threadIdx.x, 2) = 1;
+  result[threadIdx.x] = 1;
+}
+
+CONVX_KERNEL(kThreads, 1) leaves_cluster(float* result) {
+  if (blockIdx.x == 1) return;
+  cluster_arrive();
+  cluster_wait();
+  result[threadIdx.x] = 1;
+}
+
 using Kernel = void (*)(float*);
 
 struct Planted {
   Kernel kernel32, kernel64;
   uint32_t blocks = 1, threads = kThreads, shared_bytes = 0;
   bool in_turn = false;
+  uint32_t cluster = 1;
 };
+
+template <Exchange How>
+Planted pair_of_blocks() {
+  return {exchanged<How>, exchanged<How>, 2, kThreads, 0, false, 2};
+}
 
 const std::map<std::string, Planted>& table() {
   static const std::map<std::string, Planted> bugs = {
@@ -217,6 +259,14 @@ const std::map<std::string, Planted>& table() {
       {"not_committed", {copied<false, true>, copied<false, true>}},
       {"not_waited_for", {copied<true, false>, copied<true, false>}},
       {"waits_for_another_group", {waits_for_another_group, waits_for_another_group}},
+      {"none_of_a_cluster", pair_of_blocks<Exchange::correct>()},
+      {"no_barrier_of_cluster", pair_of_blocks<Exchange::without_barrier>()},
+      {"pushed_after_arrival", pair_of_blocks<Exchange::pushed_late>()},
+      {"waits_without_arrival", pair_of_blocks<Exchange::without_arrival>()},
+      {"outside_cluster", {outside_cluster, outside_cluster, 2, kThreads, 0, false, 2}},
+      {"leaves_cluster", {leaves_cluster, leaves_cluster, 2, kThreads, 0, false, 2}},
+      {"half_a_cluster",
+       {exchanged<Exchange::correct>, exchanged<Exchange::correct>, 3, kThreads, 0, false, 2}},
       {"misaligned_vector", {misaligned_vector, misaligned_vector}},
       {"too_many_arrays", {too_many_arrays, too_many_arrays}},
       {"too_much_dynamic", {correct<32>, correct<64>, 1, kThreads, 100000}},
@@ -247,7 +297,7 @@ int main(int count, char** arguments) {
   simt::watch_result(result.data(), kThreads * sizeof(float));
   try {
     const Kernel kernel = simt::options().lanes == 32 ? bug.kernel32 : bug.kernel64;
-    const Grid grid{bug.blocks};
+    const Grid grid{bug.blocks, 1, 1, bug.cluster};
     if (bug.in_turn) {
       launch_in_turn(kernel, arguments[1], grid, bug.threads, bug.shared_bytes, Stream(), result.data());
     } else {

@@ -2,11 +2,14 @@
 // the place of the sanitizer's own: they do its check, and this file's. Compiled without the sanitizer
 // itself.
 //
-// A thread's accesses are stamped with the number of block barriers and of its warp's barriers passed so far.
-// Of two accesses in one block, the earlier is ordered before the later if its block stamp is smaller, or if
-// both are of one warp and its warp stamp is smaller. Shuffles order nothing.
+// A thread's accesses are stamped with the number of block barriers and of its warp's barriers passed so far,
+// and of the times that it has arrived at its cluster's barrier. Of two accesses in one block, the earlier is
+// ordered before the later if its block stamp is smaller, or if both are of one warp and its warp stamp is
+// smaller; of two in one cluster, if its thread had arrived less often than the later's has waited. Shuffles
+// order nothing.
 #include "race.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <vector>
@@ -23,8 +26,11 @@ constexpr int kMany = -1;
 struct Stamp {
   uint32_t block = 0;  // 0: never
   uint32_t warp_barriers = 0;
+  uint32_t arrivals = 0;
+  int16_t rank = 0;
   int16_t warp = 0;
-  int16_t thread = 0;  // kMany: several lanes of the warp, or of several warps where warp is kMany too
+  int16_t thread =
+      0;  // kMany: several of the warp, or of several warps, or blocks, where those are kMany too
 };
 
 struct Region {
@@ -37,9 +43,9 @@ struct Region {
 
 bool watching = false;
 Region regions[] = {{"shared memory", 2}, {"the result", 1}};
-uint32_t block_stamp = 0, first_stamp_of_block = 0;
-int lanes_of_warp = 32;
-std::vector<uint32_t> warp_barriers;
+uint32_t last_stamp = 0, first_stamp_of_cluster = 0;
+int lanes_of_warp = 32, threads_of_block = 32;
+std::vector<uint32_t> block_stamps, warp_barriers, arrivals, waits;
 
 void watch(Region& region, const void* memory, size_t bytes) {
   region.begin = reinterpret_cast<uintptr_t>(memory);
@@ -50,7 +56,9 @@ void watch(Region& region, const void* memory, size_t bytes) {
 
 bool is_ordered(const Region& region, const Stamp& before, const Stamp& now) {
   if (before.block == 0) return true;
-  if (before.block < first_stamp_of_block) return !region.across_blocks;
+  if (before.block < first_stamp_of_cluster) return !region.across_blocks;
+  if (before.arrivals < waits[now.thread]) return true;
+  if (before.rank != now.rank) return false;
   if (before.block < now.block) return true;
   if (before.warp != now.warp) return false;
   return before.warp_barriers < now.warp_barriers || before.thread == now.thread;
@@ -62,9 +70,15 @@ void print_stack() {
 #endif
 }
 
-// Keeps of a block's readers enough to tell whether a later write by any thread races with one of them.
+// Keeps of a cluster's readers enough to tell whether a later write by any thread races with one of them.
 void merge_read(Stamp& read, const Stamp& now) {
-  if (read.block != now.block) {
+  if (read.block < first_stamp_of_cluster) {
+    read = now;
+  } else if (read.rank != now.rank) {
+    read.block = std::max(read.block, now.block);
+    read.arrivals = std::max(read.arrivals, now.arrivals);
+    read.rank = read.warp = read.thread = kMany;
+  } else if (read.block != now.block) {
     read = now;
   } else if (read.warp != now.warp) {
     read.warp = read.thread = kMany;
@@ -77,8 +91,9 @@ void merge_read(Stamp& read, const Stamp& now) {
 
 void check(Region& region, uintptr_t address, size_t bytes, bool is_write) {
   const int thread = current_thread();
-  const int warp = thread / lanes_of_warp;
-  const Stamp now{block_stamp, warp_barriers[warp], static_cast<int16_t>(warp), static_cast<int16_t>(thread)};
+  const int warp = thread / lanes_of_warp, rank = thread / threads_of_block;
+  const Stamp now{block_stamps[rank],         warp_barriers[warp],        arrivals[thread],
+                  static_cast<int16_t>(rank), static_cast<int16_t>(warp), static_cast<int16_t>(thread)};
   const size_t last = (address + bytes - 1 - region.begin) / region.granule;
   for (size_t i = (address - region.begin) / region.granule; i <= last && i < region.writes.size(); ++i) {
     const bool after_write = is_ordered(region, region.writes[i], now);
@@ -109,16 +124,25 @@ void watch_result(const void* memory, size_t bytes) {
   watch(regions[1], memory, bytes);
   regions[1].across_blocks = true;
 }
-void begin_block(int threads, int lanes) {
-  lanes_of_warp = lanes;
-  warp_barriers.assign(threads / lanes, 0);
-  first_stamp_of_block = ++block_stamp;
+void begin_cluster(int blocks, int threads, int lanes) {
+  lanes_of_warp = lanes, threads_of_block = threads;
+  first_stamp_of_cluster = ++last_stamp;
+  block_stamps.assign(blocks, last_stamp);
+  warp_barriers.assign(blocks * threads / lanes, 0);
+  arrivals.assign(blocks * threads, 0);
+  waits.assign(blocks * threads, 0);
 }
-void block_barrier() {
-  ++block_stamp;
+void block_barrier(int rank) {
+  block_stamps[rank] = ++last_stamp;
 }
 void warp_barrier(int warp) {
   ++warp_barriers[warp];
+}
+void cluster_arrive() {
+  ++arrivals[current_thread()];
+}
+void cluster_wait() {
+  ++waits[current_thread()];
 }
 
 }  // namespace simt::race

@@ -8,9 +8,12 @@ namespace simt::race {
 void enable(bool on);
 void watch_shared(const void* memory, size_t bytes);
 void watch_result(const void* memory, size_t bytes);  // where accesses of different blocks race too
-void begin_block(int threads, int lanes);
-void block_barrier();
+// Threads, and warps, are numbered through the blocks of a cluster.
+void begin_cluster(int blocks, int threads_of_block, int lanes);
+void block_barrier(int rank);
 void warp_barrier(int warp);
+void cluster_arrive();  // the current thread
+void cluster_wait();
 
 // Given by the scheduler.
 [[noreturn]] void stop_thread(const std::string& message);

@@ -1,4 +1,5 @@
-// Runs the blocks of a grid, one at a time, one fiber per thread, and checks how threads meet.
+// Runs the blocks of a grid, one at a time or a cluster of them together, one fiber per thread, and checks
+// how threads meet.
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -18,12 +19,14 @@ simt::Extent threadIdx, blockIdx, blockDim, gridDim;
 namespace simt {
 namespace {
 
-enum class State : uint8_t { ready, at_block_barrier, at_warp_barrier, at_shuffle, done };
+enum class State : uint8_t { ready, at_cluster_barrier, at_block_barrier, at_warp_barrier, at_shuffle, done };
 
 const char* to_string(State state) {
   switch (state) {
     case State::ready:
       return "running";
+    case State::at_cluster_barrier:
+      return "at a cluster's barrier";
     case State::at_block_barrier:
       return "at a block barrier";
     case State::at_warp_barrier:
@@ -45,15 +48,19 @@ struct Thread {
   detail::Carried given[2];
   std::deque<std::pair<Copy, int>> copies;  // and the groups that they are of
   int groups = 0;                           // that are committed
+  int arrivals = 0;                         // at the cluster's barrier, that are not waited for
 };
 
 struct Machine {
   Options options;
   const char* kernel = "";
   const std::function<void()>* body = nullptr;
-  std::vector<Thread> threads;  // as many as the largest block so far
-  int count = 0;                // of this block
+  std::vector<Thread> threads;  // as many as the largest cluster so far, its blocks one after the other
+  int count = 0;                // of a block
+  int ranks = 1;                // blocks of a cluster
   int current = 0;
+  uint32_t first_block = 0;  // of the cluster, along x
+  int rank() const { return current / count; }
   SharedMemory shared;
   std::string error;
   bool turn_taken = false;  // by a thread of the launch
@@ -145,7 +152,8 @@ bool same_call(const Thread& a, const Thread& b) {
   return a.state == b.state && a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
-// Runs the warp that starts at first until all its threads are finished or at a block barrier.
+// Runs the warp that starts at first until all its threads are finished or at a barrier of more than the
+// warp.
 void run_warp(int first) {
   Machine& m = machine();
   static std::vector<int> order;
@@ -155,7 +163,7 @@ void run_warp(int first) {
       Thread& thread = m.threads[first + lane];
       if (thread.state != State::ready) continue;
       m.current = first + lane;
-      threadIdx.x = m.current;
+      threadIdx.x = m.current % m.count;
       thread.fiber.resume();
       if (!m.error.empty()) return;
     }
@@ -175,39 +183,65 @@ void run_warp(int first) {
   }
 }
 
-void run_block() {
+// A thread of those that is not finished, at whose barrier all of them have to be; -1 where all are finished.
+int meet(int first, int count, const char* whose) {
   Machine& m = machine();
-  m.shared.begin_block();
-  race::begin_block(m.count, m.options.lanes);
-  for (int i = 0; i < m.count; ++i) {
-    m.threads[i].state = State::ready;
-    m.threads[i].shuffles = 0;
-    m.threads[i].copies.clear();
-    m.threads[i].groups = 0;
-    m.threads[i].fiber.start(thread_main, i);
+  int waiting = -1;
+  for (int i = first; i < first + count; ++i) {
+    if (m.threads[i].state != State::done) waiting = i;
   }
-  const int warps = m.count / m.options.lanes;
+  for (int i = first; waiting >= 0 && i < first + count; ++i) {
+    if (same_call(m.threads[i], m.threads[waiting])) continue;
+    record("the " + std::string(whose) + "'s barrier diverges: " + where(waiting) + ", " + where(i));
+    return -1;
+  }
+  return waiting;
+}
+
+// Runs a block until all its threads are finished or at the cluster's barrier.
+void run_block(int rank) {
+  Machine& m = machine();
+  const int first = rank * m.count;
+  blockIdx.x = m.first_block + rank;
   std::vector<int> order;
   for (;;) {
-    arrange(order, warps, m.options.order, m.random);
+    arrange(order, m.count / m.options.lanes, m.options.order, m.random);
     for (int warp : order) {
-      run_warp(warp * m.options.lanes);
+      run_warp(first + warp * m.options.lanes);
       if (!m.error.empty()) return;
     }
-    int waiting = -1, finished = -1;
-    for (int i = 0; i < m.count; ++i) (m.threads[i].state == State::done ? finished : waiting) = i;
-    if (waiting < 0) return;
-    for (int i = 0; i < m.count; ++i) {
-      if (same_call(m.threads[i], m.threads[waiting])) continue;
-      record("the block's barrier diverges: " + where(waiting) + ", " + where(i));
-      return;
-    }
-    race::block_barrier();
-    for (int i = 0; i < m.count; ++i) m.threads[i].state = State::ready;
+    const int waiting = meet(first, m.count, "block");
+    if (waiting < 0 || m.threads[waiting].state == State::at_cluster_barrier) return;
+    race::block_barrier(rank);
+    for (int i = first; i < first + m.count; ++i) m.threads[i].state = State::ready;
   }
 }
 
-void check_launch(Extent grid, uint32_t threads, uint32_t shared_bytes) {
+void run_cluster() {
+  Machine& m = machine();
+  m.shared.begin_cluster();
+  race::begin_cluster(m.ranks, m.count, m.options.lanes);
+  const int threads = m.ranks * m.count;
+  for (int i = 0; i < threads; ++i) {
+    m.threads[i].state = State::ready;
+    m.threads[i].shuffles = 0;
+    m.threads[i].copies.clear();
+    m.threads[i].groups = m.threads[i].arrivals = 0;
+    m.threads[i].fiber.start(thread_main, i);
+  }
+  std::vector<int> order;
+  for (;;) {
+    arrange(order, m.ranks, m.options.order, m.random);
+    for (int rank : order) {
+      run_block(rank);
+      if (!m.error.empty()) return;
+    }
+    if (meet(0, threads, "cluster") < 0) return;
+    for (int i = 0; i < threads; ++i) m.threads[i].state = State::ready;
+  }
+}
+
+void check_launch(Extent grid, uint32_t threads, uint32_t shared_bytes, uint32_t cluster) {
   const Machine& m = machine();
   if (m.options.lanes != 32 && m.options.lanes != 64) record(format("warps of %d lanes", m.options.lanes));
   if (threads == 0 || threads > m.options.max_threads || threads % m.options.lanes) {
@@ -216,6 +250,9 @@ void check_launch(Extent grid, uint32_t threads, uint32_t shared_bytes) {
   }
   if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     record(format("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z));
+  }
+  if (cluster == 0 || cluster > 8 || grid.x % cluster) {
+    record(format("clusters of %u blocks of %u: at most 8, and all of them whole", cluster, grid.x));
   }
   if (shared_bytes > m.options.shared_limit) {
     record(format("%u bytes of dynamic shared memory, over the limit of %zu", shared_bytes,
@@ -231,7 +268,7 @@ Options& options() {
 }
 
 void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_bytes,
-            const std::function<void()>& body) {
+            const std::function<void()>& body, uint32_t cluster) {
   Machine& m = machine();
   m.options = options();
   m.kernel = name;
@@ -240,22 +277,23 @@ void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_byt
   m.turn_taken = false;
   m.random = m.options.seed * 0x9e3779b97f4a7c15u | 1;
   blockIdx = Extent{0, 0, 0};
-  check_launch(grid, threads, shared_bytes);
+  check_launch(grid, threads, shared_bytes, cluster);
   if (!m.error.empty()) throw Error(m.error);
   m.count = static_cast<int>(threads);
-  if (m.threads.size() < threads) m.threads.resize(threads);
-  m.shared.configure(m.options.shared_limit, m.options.static_limit, shared_bytes);
+  m.ranks = static_cast<int>(cluster);
+  if (m.threads.size() < threads * cluster) m.threads.resize(threads * cluster);
+  m.shared.configure(cluster, m.options.shared_limit, m.options.static_limit, shared_bytes);
   race::enable(m.options.detect_races);
   threadIdx = Extent{0, 0, 0};
   blockDim = Extent{threads, 1, 1};
   gridDim = grid;
-  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-  for (uint64_t i = 0; i < blocks && m.error.empty(); ++i) {
-    const uint64_t block = m.options.reverse_blocks ? blocks - 1 - i : i;
-    blockIdx.x = static_cast<uint32_t>(block % grid.x);
+  const uint64_t clusters = uint64_t{grid.x} * grid.y * grid.z / cluster;
+  for (uint64_t i = 0; i < clusters && m.error.empty(); ++i) {
+    const uint64_t block = (m.options.reverse_blocks ? clusters - 1 - i : i) * cluster;
+    m.first_block = static_cast<uint32_t>(block % grid.x);
     blockIdx.y = static_cast<uint32_t>(block / grid.x % grid.y);
     blockIdx.z = static_cast<uint32_t>(block / grid.x / grid.y);
-    run_block();
+    run_cluster();
   }
   race::enable(false);
   m.shared.release();
@@ -301,6 +339,20 @@ void block_barrier(const char* file, int line) {
   wait(State::at_block_barrier, file, line);
 }
 
+void cluster_arrive() {
+  Thread& thread = machine().threads[machine().current];
+  if (thread.arrivals++ > 0)
+    stop("a thread arrives twice at its cluster's barrier and does not wait between");
+  race::cluster_arrive();
+}
+
+void cluster_wait(const char* file, int line) {
+  Thread& thread = machine().threads[machine().current];
+  if (thread.arrivals-- == 0) stop("a thread waits at its cluster's barrier and has not arrived");
+  wait(State::at_cluster_barrier, file, line);
+  race::cluster_wait();
+}
+
 namespace race {
 void stop_thread(const std::string& message) {
   stop(message);
@@ -340,15 +392,21 @@ const Carried& given_by(int lanes, int source_lane, const char* file, int line) 
 
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line) {
   std::string problem;
-  void* array = machine().shared.array(key, bytes, alignment, problem);
+  void* array = machine().shared.array(machine().rank(), key, bytes, alignment, problem);
   if (!array) stop(problem + format(" at %s:%d", base_name(file), line));
   return array;
 }
 
 unsigned char* dynamic_shared(const char* file, int line) {
-  unsigned char* memory = machine().shared.dynamic();
+  unsigned char* memory = machine().shared.dynamic(machine().rank());
   if (!memory) stop(format("the launch gave no dynamic shared memory, used at %s:%d", base_name(file), line));
   return memory;
+}
+
+void* in_block(const void* place, int rank, const char* file, int line) {
+  void* const found = machine().shared.in_block(place, machine().rank(), rank);
+  if (!found) stop(format("no shared memory of block %d's cluster, at %s:%d", rank, base_name(file), line));
+  return found;
 }
 
 }  // namespace detail

@@ -1,8 +1,8 @@
 // Host executor: runs device kernels as plain C++, for tests on machines without a GPU.
 //
-// A kernel compiled with -DCONVX_SIMT is an ordinary function. simt::launch runs each block of the grid in
-// turn with one fiber per GPU thread; fibers give way at barriers and shuffles alone, in an order that
-// simt::options() sets. What a GPU would leave undefined raises simt::Error:
+// A kernel compiled with -DCONVX_SIMT is an ordinary function. simt::launch runs each block, or cluster, of
+// the grid in turn with one fiber per GPU thread; fibers give way at barriers and shuffles alone, in an order
+// that simt::options() sets. What a GPU would leave undefined raises simt::Error:
 //   - a barrier or shuffle that not all threads of the block or warp reach, or that they reach at different
 //   calls;
 //   - a shuffle whose source lies outside the warp, warp code built for another width than the device's;
@@ -54,9 +54,10 @@ struct Extent {
 // Also finds races on this memory, between threads of different blocks too. Zero bytes: no more.
 void watch_result(const void* memory, size_t bytes);
 
-// Runs body once per thread of the grid. body is the kernel with its arguments bound.
+// Runs body once per thread of the grid. body is the kernel with its arguments bound. cluster: how many
+// neighbours along x are one.
 void launch(const char* name, Extent grid, uint32_t threads, uint32_t shared_bytes,
-            const std::function<void()>& body);
+            const std::function<void()>& body, uint32_t cluster = 1);
 
 // Raises an error unless the kernel launched last has called take_turn().
 void require_turn(const char* name);
@@ -79,9 +80,20 @@ void give(int lanes, const Carried& value, const char* file, int line);
 // What a lane of the warp gave last.
 const Carried& given_by(int lanes, int source_lane, const char* file, int line);
 int lane();
+void* in_block(const void* place, int rank, const char* file, int line);
 }  // namespace detail
 
 void block_barrier(SIMT_SITE);
+
+// The two halves of the barrier of a cluster's threads. What a thread has accessed before it arrives is
+// ordered before what others access once they have waited.
+void cluster_arrive();
+void cluster_wait(SIMT_SITE);
+// A place in the shared memory of this block, in that of the cluster's block of the rank.
+template <class T>
+T* in_block(T* place, int rank, SIMT_SITE) {
+  return static_cast<T*>(detail::in_block(place, rank, file, line));
+}
 
 // A thread's copies beside its work; platform/gpu/async_copy.h performs them.
 struct Copy {
