@@ -143,12 +143,15 @@ class BlockProblem:
         activation: str = "relu6",
         output_activation: str = "none",
         residual: bool = False,
+        layout: str = "channels_last",
         batch: int,
         channels: int,
         height: int,
         width: int,
         expanded_channels: int,
         out_channels: int,
+        expand_filter: int = 1,
+        expand_stride: int = 1,
         filter: int = 3,
         stride: int = 1,
     ) -> None: ...
@@ -163,6 +166,8 @@ class BlockProblem:
     @property
     def residual(self) -> bool: ...
     @property
+    def layout(self) -> str: ...
+    @property
     def batch(self) -> int: ...
     @property
     def channels(self) -> int: ...
@@ -174,6 +179,10 @@ class BlockProblem:
     def expanded_channels(self) -> int: ...
     @property
     def out_channels(self) -> int: ...
+    @property
+    def expand_filter(self) -> int: ...
+    @property
+    def expand_stride(self) -> int: ...
     @property
     def filter(self) -> int: ...
     @property

@@ -16,13 +16,14 @@ from convx import _planning
 from convx._arguments import (
     gives_channels_last,
     integer,
+    is_channels_last,
     padding_1d,
     padding_2d,
     pair,
     single,
     tf32_setting,
 )
-from convx._blocks import InvertedResidual, can_be_one_kernel
+from convx._blocks import InvertedResidual
 from convx._errors import InvalidArgument, require_dimensions, require_weight_1d
 from convx.images.layers import FilterLayer
 from convx.operators import autocast
@@ -156,8 +157,8 @@ def record_block_calls(
 
     def record(block: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         input = arguments[0]
-        if can_be_one_kernel(input):
-            call = Call(tuple(input.shape), True, input.dtype, input.device)
+        if block.can_be_one_kernel(input):
+            call = Call(tuple(input.shape), is_channels_last(input), input.dtype, input.device)
             if call not in calls[block]:
                 calls[block].append(call)
 

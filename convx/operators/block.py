@@ -6,6 +6,7 @@ For inference: there are no derivatives. Layers do what needs them (convx._block
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,12 +28,13 @@ def _sizes(a: Any) -> tuple[Any, ...]:
         if bias is not None:
             check_like(f"{name}_bias", bias, "input", a.input)
             check_per_channel(f"{name}_bias", bias, weight.size(0))
-    check(a.stride >= 1, f"stride must be at least 1, got {a.stride}")
-    batch, channels, height, width = a.input.shape
+    for name in ("expand_stride", "stride"):
+        check(getattr(a, name) >= 1, f"{name} must be at least 1, got {getattr(a, name)}")
+    batch, channels = a.input.shape[:2]
     expanded, filter = a.expand_weight.size(0), a.depthwise_weight.size(2)
-    out_channels = a.project_weight.size(0)
+    first_filter, out_channels = a.expand_weight.size(2), a.project_weight.size(0)
     for name, wanted in (
-        ("expand_weight", (expanded, channels, 1, 1)),
+        ("expand_weight", (expanded, channels, first_filter, first_filter)),
         ("depthwise_weight", (expanded, 1, filter, filter)),
         ("project_weight", (out_channels, expanded, 1, 1)),
     ):
@@ -41,7 +43,13 @@ def _sizes(a: Any) -> tuple[Any, ...]:
             tuple(given) == wanted,
             f"{name} must have the shape {shape(wanted)} for these other tensors, got {shape(given)}",
         )
-    return batch, out_channels, (height - 1) // a.stride + 1, (width - 1) // a.stride + 1
+    height, width = (_strided(_strided(size, a.expand_stride), a.stride) for size in a.input.shape[2:])
+    return batch, out_channels, height, width
+
+
+def _strided(size: Any, stride: int) -> Any:
+    """Of an axis, padded by half of an odd filter."""
+    return (size - 1) // stride + 1
 
 
 def _fake(a: Any) -> Tensor:
@@ -59,11 +67,13 @@ def _pack_fake(a: Any) -> Tensor:
 
 
 def _flops(shapes: Any, output: Sequence[int]) -> int:
-    batch, _, height, width = shapes.input
+    batch, _, *size = shapes.input
+    height, width = (_strided(each, shapes.expand_stride) for each in size)
     taps = shapes.depthwise_weight[2] * shapes.depthwise_weight[3]
-    expanded, channels = shapes.expand_weight[:2]
+    expanded, *depth = shapes.expand_weight
     out_pixels = output[0] * output[2] * output[3]
-    return int(2 * expanded * (batch * height * width * channels + out_pixels * (taps + output[1])))
+    of_expand = batch * height * width * math.prod(depth)
+    return int(2 * expanded * (of_expand + out_pixels * (taps + output[1])))
 
 
 inverted_residual = Operator("inverted_residual", _fake, flops=_flops)

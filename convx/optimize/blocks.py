@@ -1,4 +1,4 @@
-"""Finds inverted residual blocks in a graph whose layers are fused."""
+"""Inverted residual blocks in a graph whose layers are fused."""
 
 from __future__ import annotations
 
@@ -41,9 +41,23 @@ def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[InvertedResidual, A
     return found
 
 
+def read_in_any_layout(module: fx.GraphModule) -> frozenset[int]:
+    """Places of inputs that are read by blocks alone whose first layer is a network's first convolution."""
+    reader = Reader(module)
+
+    def reads_any(node: fx.Node) -> bool:
+        block = reader.layer(node)
+        return isinstance(block, InvertedResidual) and block.expand.kernel_size != (1, 1)
+
+    inputs = (node for node in module.graph.nodes if node.op == "placeholder")
+    return frozenset(
+        place for place, node in enumerate(inputs) if node.users and all(map(reads_any, node.users))
+    )
+
+
 def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
     """The nodes of a block that begins there, with nobody else seeing what is in between."""
-    if not _is_pointwise(reader, expand) or len(expand.args) != 1:
+    if not (_is_pointwise(reader, expand) or _is_first(reader, expand)) or len(expand.args) != 1:
         return None
     chain = [expand]
     for is_next in (_is_depthwise, _is_pointwise):
@@ -57,7 +71,7 @@ def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
         return None
     if len(chain[2].args) == 2:
         adds_input = chain[2].args[1] is expand.args[0]
-        if not adds_input or layers[2].activation != "none":
+        if not adds_input or layers[2].activation != "none" or layers[0].kernel_size != (1, 1):
             return None
     return chain if _nothing_writes(reader, chain) else None
 
@@ -67,6 +81,16 @@ def _is_pointwise(reader: Reader, node: fx.Node) -> bool:
     if not isinstance(layer, FusedConv2d) or node.kwargs:
         return False
     return layer.groups == 1 and layer.kernel_size == (1, 1) and _has(layer, stride=1, padding=0)
+
+
+def _is_first(reader: Reader, node: fx.Node) -> bool:
+    """Of a network: a convolution of so few channels that its products are of patches."""
+    layer = reader.layer(node)
+    if not isinstance(layer, FusedConv2d) or node.kwargs or layer.groups != 1 or layer.in_channels > 4:
+        return False
+    height, width = layer.kernel_size
+    stride = pair("stride", layer.stride)[0]
+    return height == width > 1 and height % 2 == 1 and _has(layer, stride=stride, padding=height // 2)
 
 
 def _is_depthwise(reader: Reader, node: fx.Node) -> bool:

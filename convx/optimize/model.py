@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
+from convx.optimize.blocks import read_in_any_layout
 from convx.optimize.cuda_graphs import CudaGraphs
 from convx.optimize.inputs import Inputs
 from convx.optimize.report import OptimizationReport
@@ -45,6 +46,9 @@ class OptimizedModel(nn.Module):
         self.choices: tuple[Record, ...] = ()
         self.graphs = CudaGraphs(graphs)
         self._inputs = inputs  # that network takes; None where it takes what the model does
+        self._read_in_any_layout: frozenset[int] = frozenset()
+        if isinstance(network, fx.GraphModule):
+            self._read_in_any_layout = read_in_any_layout(network)
         super().train(False)
 
     def arguments(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -69,8 +73,16 @@ class OptimizedModel(nn.Module):
         if self.layout not in FORMATS:
             return self.network(*args, **kwargs)
         given = "channels_last" if any(map(is_channels_last_image, tree_leaves((args, kwargs)))) else "nchw"
-        args, kwargs = in_layout((args, kwargs), self.layout)
-        return in_layout(self.network(*args, **kwargs), given)
+        args, kwargs = self.in_own_layout(args, kwargs)
+        return _in_layout(self.network(*args, **kwargs), given)
+
+    def in_own_layout(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """What network reads: images in its layout, but for those of which a kernel reads either."""
+        if self.layout not in FORMATS:
+            return args, kwargs
+        stay = self._read_in_any_layout if self.layout == "channels_last" else ()
+        moved = [each if place in stay else _in_layout(each, self.layout) for place, each in enumerate(args)]
+        return moved, _in_layout(kwargs, self.layout)
 
     def train(self, mode: bool = True) -> OptimizedModel:
         if mode:
@@ -94,7 +106,7 @@ def is_channels_last_image(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() == 4 and is_channels_last(value)
 
 
-def in_layout(values: Any, layout: str) -> Any:
+def _in_layout(values: Any, layout: str) -> Any:
     """With all images in it; everything else as it is."""
 
     def moved(each: Any) -> Any:

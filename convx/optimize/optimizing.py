@@ -23,7 +23,7 @@ from convx.optimize.check import Reference, copied
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs
-from convx.optimize.model import FORMATS, OptimizedModel, in_layout, is_channels_last_image
+from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.tune import records
 from convx.tune.choosing import choose
@@ -207,7 +207,7 @@ def _choose(times: dict[str, float], candidates: list[str]) -> str:
 def _given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
     """What its network is called with, positional and keyword arguments."""
     given = optimized.arguments(args, kwargs)
-    return in_layout(given, optimized.layout) if optimized.layout in FORMATS else given
+    return optimized.in_own_layout(*given)
 
 
 def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
@@ -236,7 +236,8 @@ def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[Fusio
     given = _given(optimized, args, kwargs)
     for block, calls in _layers.record_block_calls(optimized.network, *given).items():
         for call in calls:
-            problem, device = block.problem(call.size, call.dtype), _planning.device(call.device)
+            problem = block.problem(call.size, call.dtype, call.channels_last)
+            device = _planning.device(call.device)
             plan = _planning.core().select(problem, device).plan
             record = records.remembered(problem, device)
             if plan.method == "native" or record is None:

@@ -69,10 +69,11 @@ class BlockOperands:
             return torch.randn(size, dtype=_DTYPES[p.dtype], device=device, generator=generator)
 
         size = (p.batch, p.channels, p.height, p.width)
-        self.inputs = [values(*size).to(memory_format=torch.channels_last) for _ in range(self.sets)]
-        expanded, taps = p.expanded_channels, p.filter * p.filter
+        layout = torch.channels_last if p.layout == "channels_last" else torch.contiguous_format
+        self.inputs = [values(*size).to(memory_format=layout) for _ in range(self.sets)]
+        expanded, taps, first = p.expanded_channels, p.filter * p.filter, p.expand_filter
         weights = (
-            values(expanded, p.channels, 1, 1) / math.sqrt(p.channels),
+            values(expanded, p.channels, first, first) / math.sqrt(p.channels * first * first),
             values(expanded, 1, p.filter, p.filter) / math.sqrt(taps),
             values(p.out_channels, expanded, 1, 1) / math.sqrt(expanded),
         )
@@ -86,7 +87,8 @@ class BlockOperands:
             return self._by_layers()
         p = self.problem
         operands = [each for both in zip(self.weights, self.biases, strict=True) for each in both]
-        rest = (*operands, p.stride, p.activation, p.output_activation, p.residual, algorithm)
+        strides = (p.expand_stride, p.stride)
+        rest = (*operands, *strides, p.activation, p.output_activation, p.residual, algorithm)
         packed = operators.pack_inverted_residual(self.inputs[0], *rest)
         return lambda index: operators.inverted_residual(self.inputs[index], *rest, 0, packed)
 
@@ -94,7 +96,7 @@ class BlockOperands:
         p = self.problem
         one, none = [1, 1], [0, 0, 0, 0]
         geometries = (
-            (one, none, one, 1, p.activation),
+            ([p.expand_stride] * 2, [p.expand_filter // 2] * 4, one, 1, p.activation),
             ([p.stride] * 2, [p.filter // 2] * 4, one, p.expanded_channels, p.activation),
             (one, none, one, 1, p.output_activation),
         )

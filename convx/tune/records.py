@@ -52,8 +52,9 @@ _KINDS = {
     "inverted_residual": (
         "BlockProblem",
         (
-            *("operation", "dtype", "activation", "output_activation", "residual", "batch", "channels"),
-            *("height", "width", "expanded_channels", "out_channels", "filter", "stride"),
+            *("operation", "dtype", "activation", "output_activation", "residual", "layout", "batch"),
+            *("channels", "height", "width", "expanded_channels", "out_channels"),
+            *("expand_filter", "expand_stride", "filter", "stride"),
         ),
     ),
 }

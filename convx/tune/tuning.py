@@ -247,7 +247,7 @@ def block_problems_of(
     found = []
     for block, calls in _layers.record_block_calls(model, args, kwargs).items():
         for call in calls:
-            problem = block.problem(call.size, call.dtype)
+            problem = block.problem(call.size, call.dtype, call.channels_last)
             able, _ = _planning.core().supports("inverted_residual", problem, _planning.device(call.device))
             if able and (problem, call.device) not in found:
                 found.append((problem, call.device))

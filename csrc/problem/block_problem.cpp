@@ -9,28 +9,28 @@ double BlockProblem::bytes() const {
 
 double BlockProblem::flops() const {
   const double expanded = static_cast<double>(expanded_channels);
-  const double pixels = static_cast<double>(batch * height * width);
+  const double pixels = static_cast<double>(batch * expanded_height * expanded_width);
   const double results = static_cast<double>(batch * out_height * out_width);
   return 2 * expanded *
-         (pixels * static_cast<double>(channels) +
+         (pixels * static_cast<double>(expand_depth()) +
           results * static_cast<double>(filter * filter + out_channels));
 }
 
 bool BlockProblem::operator==(const BlockProblem& other) const {
   return dtype == other.dtype && activation == other.activation &&
          output_activation == other.output_activation && has_residual == other.has_residual &&
-         batch == other.batch && channels == other.channels && height == other.height &&
-         width == other.width && expanded_channels == other.expanded_channels &&
-         out_channels == other.out_channels && filter == other.filter && stride == other.stride &&
-         out_height == other.out_height && out_width == other.out_width;
+         layout == other.layout && expand_filter == other.expand_filter &&
+         expand_stride == other.expand_stride && batch == other.batch && channels == other.channels &&
+         height == other.height && width == other.width && expanded_channels == other.expanded_channels &&
+         out_channels == other.out_channels && filter == other.filter && stride == other.stride;
 }
 
 size_t BlockProblem::hash() const {
   const uint64_t kinds = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(activation) << 8 |
                          static_cast<uint64_t>(output_activation) << 16 |
-                         static_cast<uint64_t>(has_residual) << 24;
-  return hash_of(kinds, {batch, channels, height, width, expanded_channels, out_channels, filter, stride,
-                         out_height, out_width});
+                         static_cast<uint64_t>(has_residual) << 24 | static_cast<uint64_t>(layout) << 25;
+  return hash_of(kinds, {batch, channels, height, width, expanded_channels, out_channels, expand_filter,
+                         expand_stride, filter, stride});
 }
 
 void validate_and_size(BlockProblem& p) {
@@ -43,6 +43,8 @@ void validate_and_size(BlockProblem& p) {
                {"input: width", p.width, 1},
                {"expanded_channels", p.expanded_channels, 1},
                {"out_channels", p.out_channels, 1},
+               {"expand_filter", p.expand_filter, 1},
+               {"expand_stride", p.expand_stride, 1},
                {"filter", p.filter, 1},
                {"stride", p.stride, 1}};
   for (const auto& [what, value, least] : sizes) {
@@ -50,20 +52,27 @@ void validate_and_size(BlockProblem& p) {
     throw InvalidArgument(std::string(what) + " must be at least " + std::to_string(least) + ", got " +
                           std::to_string(value));
   }
-  if (p.filter % 2 == 0) {
-    throw InvalidArgument("filter must be odd, so that filter / 2 pads both sides alike, got " +
-                          std::to_string(p.filter));
+  const std::pair<const char*, int64_t> filters[] = {{"expand_filter", p.expand_filter},
+                                                     {"filter", p.filter}};
+  for (const auto& [what, size] : filters) {
+    if (size % 2 == 1) continue;
+    throw InvalidArgument(std::string(what) + " must be odd, so that half of it pads both sides alike, got " +
+                          std::to_string(size));
   }
-  p.out_height = (p.height - 1) / p.stride + 1;
-  p.out_width = (p.width - 1) / p.stride + 1;
-  if (p.has_residual && (p.stride != 1 || p.channels != p.out_channels)) {
+  p.expanded_height = (p.height - 1) / p.expand_stride + 1;
+  p.expanded_width = (p.width - 1) / p.expand_stride + 1;
+  p.out_height = (p.expanded_height - 1) / p.stride + 1;
+  p.out_width = (p.expanded_width - 1) / p.stride + 1;
+  const int64_t stride = p.expand_stride * p.stride;
+  if (p.has_residual && (stride != 1 || p.channels != p.out_channels)) {
     throw InvalidArgument(
         "residual: a result has the input's size for stride 1 and equal channels only, got stride " +
-        std::to_string(p.stride) + ", " + std::to_string(p.channels) + " and " +
+        std::to_string(stride) + ", " + std::to_string(p.channels) + " and " +
         std::to_string(p.out_channels) + " channels");
   }
   require_countable("input", {p.batch, p.channels, p.height, p.width});
-  require_countable("the expanded tensor", {p.batch, p.expanded_channels, p.height, p.width});
+  require_countable("the expanded tensor",
+                    {p.batch, p.expanded_channels, p.expanded_height, p.expanded_width});
   require_countable("result", {p.batch, p.out_channels, p.out_height, p.out_width});
 }
 
@@ -75,6 +84,11 @@ std::string describe(const BlockProblem& p) {
                      number(p.out_height) + "x" + number(p.out_width) + ", filter " + number(p.filter) + "x" +
                      number(p.filter);
   if (p.stride != 1) text += ", stride " + number(p.stride);
+  if (p.expand_filter != 1 || p.expand_stride != 1) {
+    text += ", expanded by " + number(p.expand_filter) + "x" + number(p.expand_filter);
+    if (p.expand_stride != 1) text += " with stride " + number(p.expand_stride);
+  }
+  if (p.layout != Layout::nhwc) text += std::string(", of ") + to_string(p.layout);
   if (p.activation != Activation::none) text += std::string(", ") + to_string(p.activation) + " inside";
   if (p.output_activation != Activation::none) text += std::string(", ") + to_string(p.output_activation);
   return text + (p.has_residual ? ", residual" : "");

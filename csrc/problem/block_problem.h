@@ -8,22 +8,29 @@
 namespace convx {
 
 // result = output_activation(project(filtered) + bias) + input if has_residual, where
-//     expanded = activation(expand(input) + bias), a 1x1 convolution to expanded_channels
+//     expanded = activation(expand(input) + bias), a convolution to expanded_channels: 1x1, or a network's
+//                first one, of expand_filter x expand_filter with zero padding of expand_filter / 2
 //     filtered = activation(depthwise(expanded) + bias), of filter x filter with zero padding of filter / 2
-// for dense channels_last tensors of (batch, channels, height, width) and (batch, out_channels, out_height,
-// out_width). What is between is rounded as convolutions of that dtype would round it.
+// for a dense tensor of (batch, channels, height, width) in the layout and a channels_last one of (batch,
+// out_channels, out_height, out_width). What is between is rounded as convolutions of that dtype would round
+// it.
 struct BlockProblem {
   DType dtype = DType::bfloat16;
   Activation activation = Activation::relu6, output_activation = Activation::none;
   bool has_residual = false;
+  Layout layout = Layout::nhwc;
   int64_t batch = 0, channels = 0, height = 0, width = 0;
   int64_t expanded_channels = 0, out_channels = 0;
+  int64_t expand_filter = 1, expand_stride = 1;
   int64_t filter = 3, stride = 1;
-  int64_t out_height = 0, out_width = 0;
+  int64_t expanded_height = 0, expanded_width = 0, out_height = 0, out_width = 0;
 
   int64_t input_elements() const { return batch * channels * height * width; }
   int64_t result_elements() const { return batch * out_channels * out_height * out_width; }
-  int64_t weight_elements() const { return expanded_channels * (channels + filter * filter + out_channels); }
+  int64_t expand_depth() const { return channels * expand_filter * expand_filter; }  // of its products
+  int64_t weight_elements() const {
+    return expanded_channels * (expand_depth() + filter * filter + out_channels);
+  }
   // Fewest bytes that move, each once, and multiply-adds counted as two.
   double bytes() const;
   double flops() const;
@@ -35,7 +42,7 @@ struct BlockProblem {
 // The filters of a block: each convolution's as torch has it, dense, with its bias or null. The pointers are
 // to elements of the problem's dtype.
 struct BlockWeights {
-  const void *expand = nullptr, *expand_bias = nullptr;        // (expanded_channels, channels)
+  const void *expand = nullptr, *expand_bias = nullptr;        // (expanded_channels, expand_depth)
   const void *depthwise = nullptr, *depthwise_bias = nullptr;  // (expanded_channels, filter, filter)
   const void *project = nullptr, *project_bias = nullptr;      // (out_channels, expanded_channels)
 };
@@ -43,8 +50,8 @@ struct BlockWeights {
 // Its name where a convolution's is forward, input_grad or weight_grad.
 constexpr const char* kBlockOperation = "inverted_residual";
 
-// Fills the result's size. Throws InvalidArgument for sizes below 1 (a batch below 0), even filters, a
-// residual of another size and more elements than 64 bits can address.
+// Fills the sizes of the expanded tensor and the result. Throws InvalidArgument for sizes below 1 (a batch
+// below 0), even filters, a residual of another size and more elements than 64 bits can address.
 void validate_and_size(BlockProblem& problem);
 
 std::string describe(const BlockProblem& problem);  // one line for messages

@@ -144,12 +144,15 @@ BlockProblem read_problem(RecordFields& fields) {
   problem.activation = parse_activation(fields.text("activation"));
   problem.output_activation = parse_activation(fields.text("output_activation"));
   problem.has_residual = fields.integer("residual") != 0;
+  problem.layout = parse_layout(fields.text("layout"));
   problem.batch = fields.integer("batch");
   problem.channels = fields.integer("channels");
   problem.height = fields.integer("height");
   problem.width = fields.integer("width");
   problem.expanded_channels = fields.integer("expanded_channels");
   problem.out_channels = fields.integer("out_channels");
+  problem.expand_filter = fields.integer("expand_filter");
+  problem.expand_stride = fields.integer("expand_stride");
   problem.filter = fields.integer("filter");
   problem.stride = fields.integer("stride");
   validate_and_size(problem);

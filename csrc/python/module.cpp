@@ -180,20 +180,25 @@ void bind_filter_problem(py::module_& module) {
 }
 
 BlockProblem make_block_problem(const std::string& dtype, const std::string& activation,
-                                const std::string& output_activation, bool residual, int64_t batch,
-                                int64_t channels, int64_t height, int64_t width, int64_t expanded_channels,
-                                int64_t out_channels, int64_t filter, int64_t stride) {
+                                const std::string& output_activation, bool residual,
+                                const std::string& layout, int64_t batch, int64_t channels, int64_t height,
+                                int64_t width, int64_t expanded_channels, int64_t out_channels,
+                                int64_t expand_filter, int64_t expand_stride, int64_t filter,
+                                int64_t stride) {
   BlockProblem problem;
   problem.dtype = parse_dtype(dtype);
   problem.activation = parse_activation(activation);
   problem.output_activation = parse_activation(output_activation);
   problem.has_residual = residual;
+  problem.layout = parse_layout(layout);
   problem.batch = batch;
   problem.channels = channels;
   problem.height = height;
   problem.width = width;
   problem.expanded_channels = expanded_channels;
   problem.out_channels = out_channels;
+  problem.expand_filter = expand_filter;
+  problem.expand_stride = expand_stride;
   problem.filter = filter;
   problem.stride = stride;
   validate_and_size(problem);
@@ -203,21 +208,26 @@ BlockProblem make_block_problem(const std::string& dtype, const std::string& act
 void bind_block_problem(py::module_& module) {
   py::class_<BlockProblem>(module, "BlockProblem", "One inverted residual block, described without tensors.")
       .def(py::init(&make_block_problem), py::kw_only(), py::arg("dtype"), py::arg("activation") = "relu6",
-           py::arg("output_activation") = "none", py::arg("residual") = false, py::arg("batch"),
-           py::arg("channels"), py::arg("height"), py::arg("width"), py::arg("expanded_channels"),
-           py::arg("out_channels"), py::arg("filter") = 3, py::arg("stride") = 1)
+           py::arg("output_activation") = "none", py::arg("residual") = false,
+           py::arg("layout") = "channels_last", py::arg("batch"), py::arg("channels"), py::arg("height"),
+           py::arg("width"), py::arg("expanded_channels"), py::arg("out_channels"),
+           py::arg("expand_filter") = 1, py::arg("expand_stride") = 1, py::arg("filter") = 3,
+           py::arg("stride") = 1)
       .def_property_readonly("operation", [](const BlockProblem&) { return kBlockOperation; })
       .def_property_readonly("dtype", [](const BlockProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("activation", [](const BlockProblem& p) { return to_string(p.activation); })
       .def_property_readonly("output_activation",
                              [](const BlockProblem& p) { return to_string(p.output_activation); })
       .def_readonly("residual", &BlockProblem::has_residual)
+      .def_property_readonly("layout", [](const BlockProblem& p) { return to_string(p.layout); })
       .def_readonly("batch", &BlockProblem::batch)
       .def_readonly("channels", &BlockProblem::channels)
       .def_readonly("height", &BlockProblem::height)
       .def_readonly("width", &BlockProblem::width)
       .def_readonly("expanded_channels", &BlockProblem::expanded_channels)
       .def_readonly("out_channels", &BlockProblem::out_channels)
+      .def_readonly("expand_filter", &BlockProblem::expand_filter)
+      .def_readonly("expand_stride", &BlockProblem::expand_stride)
       .def_readonly("filter", &BlockProblem::filter)
       .def_readonly("stride", &BlockProblem::stride)
       .def_property_readonly("bytes", &BlockProblem::bytes)

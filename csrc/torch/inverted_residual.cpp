@@ -32,9 +32,9 @@ void require_size(const char* name, const TensorView& tensor, const std::vector<
 }
 
 // The problem that the arguments describe, checked.
-BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors, int64_t stride,
-                           const std::string& activation, const std::string& output_activation,
-                           bool residual) {
+BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors, int64_t expand_stride,
+                           int64_t stride, const std::string& activation,
+                           const std::string& output_activation, bool residual) {
   const TensorView expand(tensors.expand), depthwise(tensors.depthwise), project(tensors.project);
   const struct {
     const char* name;
@@ -60,8 +60,13 @@ BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors,
   problem.batch = input.size(0), problem.channels = input.size(1);
   problem.height = input.size(2), problem.width = input.size(3);
   problem.expanded_channels = expand.size(0), problem.out_channels = project.size(0);
+  problem.expand_filter = expand.size(2), problem.expand_stride = expand_stride;
   problem.filter = depthwise.size(2), problem.stride = stride;
-  require_size("expand_weight", expand, {problem.expanded_channels, problem.channels, 1, 1});
+  // Of what most blocks have kernels read pixels, all their channels together.
+  const bool is_first = problem.expand_filter > 1;
+  problem.layout = is_first && !input.is_dense(Layout::nhwc) ? Layout::nchw : Layout::nhwc;
+  require_size("expand_weight", expand,
+               {problem.expanded_channels, problem.channels, problem.expand_filter, problem.expand_filter});
   require_size("depthwise_weight", depthwise, {problem.expanded_channels, 1, problem.filter, problem.filter});
   require_size("project_weight", project, {problem.out_channels, problem.expanded_channels, 1, 1});
   validate_and_size(problem);
@@ -71,10 +76,12 @@ BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors,
 Tensor by_layers(const BlockProblem& p, const Tensor& input, const BlockTensors& tensors,
                  const Text& activation, const Text& output_activation, int64_t tf32) {
   const std::vector<int64_t> one = {1, 1}, none = {0, 0, 0, 0};
+  const std::vector<int64_t> expand_stride = {p.expand_stride, p.expand_stride};
+  const std::vector<int64_t> expand_padding(4, p.expand_filter / 2);
   const std::vector<int64_t> stride = {p.stride, p.stride}, padding(4, p.filter / 2);
   const Text algorithm("auto");
-  const Tensor expanded = conv2d(input, tensors.expand, tensors.expand_bias, one, none, one, 1, activation,
-                                 algorithm, tf32, {}, {}, {}, false);
+  const Tensor expanded = conv2d(input, tensors.expand, tensors.expand_bias, expand_stride, expand_padding,
+                                 one, 1, activation, algorithm, tf32, {}, {}, {}, false);
   const Tensor filtered = conv2d(expanded, tensors.depthwise, tensors.depthwise_bias, stride, padding, one,
                                  p.expanded_channels, activation, algorithm, tf32, {}, {}, {}, false);
   const std::optional<Tensor> residual = p.has_residual ? std::optional<Tensor>(input) : std::nullopt;
@@ -108,20 +115,22 @@ struct DenseWeights {
 
 Tensor run_block(const Tensor& input, const Tensor& expand_weight, const std::optional<Tensor>& expand_bias,
                  const Tensor& depthwise_weight, const std::optional<Tensor>& depthwise_bias,
-                 const Tensor& project_weight, const std::optional<Tensor>& project_bias, int64_t stride,
-                 const Text& activation, const Text& output_activation, bool residual, const Text& algorithm,
-                 int64_t tf32, const std::optional<Tensor>& packed_weight) {
+                 const Tensor& project_weight, const std::optional<Tensor>& project_bias,
+                 int64_t expand_stride, int64_t stride, const Text& activation, const Text& output_activation,
+                 bool residual, const Text& algorithm, int64_t tf32,
+                 const std::optional<Tensor>& packed_weight) {
   const TensorView view(input);
   const BlockTensors tensors{expand_weight,  expand_bias,    depthwise_weight,
                              depthwise_bias, project_weight, project_bias};
-  const BlockProblem problem = block_problem(view, tensors, stride, activation, output_activation, residual);
+  const BlockProblem problem =
+      block_problem(view, tensors, expand_stride, stride, activation, output_activation, residual);
   const DeviceScope scope(view.device_index);
   const auto plan = plan_for(problem, device_traits(view.device_index), algorithm);
   const Layout layout = result_layout(view, TensorView(expand_weight));
   if (plan->method == &inverted_residual::native) {
     return in_layout(by_layers(problem, input, tensors, activation, output_activation, tf32), layout);
   }
-  const Tensor dense_input = dense(input, view, Layout::nhwc);
+  const Tensor dense_input = dense(input, view, problem.layout);
   const Sizes sizes = {problem.batch, problem.out_channels, problem.out_height, problem.out_width};
   Tensor result = allocate(sizes, Layout::nhwc, view);
   Pointers pointers;
@@ -143,13 +152,14 @@ Tensor run_block(const Tensor& input, const Tensor& expand_weight, const std::op
 // after the other.
 Tensor pack_block(const Tensor& input, const Tensor& expand_weight, const std::optional<Tensor>& expand_bias,
                   const Tensor& depthwise_weight, const std::optional<Tensor>& depthwise_bias,
-                  const Tensor& project_weight, const std::optional<Tensor>& project_bias, int64_t stride,
-                  const Text& activation, const Text& output_activation, bool residual,
-                  const Text& algorithm) {
+                  const Tensor& project_weight, const std::optional<Tensor>& project_bias,
+                  int64_t expand_stride, int64_t stride, const Text& activation,
+                  const Text& output_activation, bool residual, const Text& algorithm) {
   const TensorView view(input);
   const BlockTensors tensors{expand_weight,  expand_bias,    depthwise_weight,
                              depthwise_bias, project_weight, project_bias};
-  const BlockProblem problem = block_problem(view, tensors, stride, activation, output_activation, residual);
+  const BlockProblem problem =
+      block_problem(view, tensors, expand_stride, stride, activation, output_activation, residual);
   const DeviceScope scope(view.device_index);
   const auto plan = plan_for(problem, device_traits(view.device_index), algorithm);
   const DenseWeights dense_weights(tensors);

@@ -23,11 +23,13 @@ STABLE_TORCH_LIBRARY(convx, library) {
       "int[] padding, int[] dilation, int groups, str algorithm, int tf32) -> Tensor");
   library.def(
       "inverted_residual(Tensor input, Tensor expand_weight, Tensor? expand_bias, Tensor depthwise_weight, "
-      "Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, int stride, str activation, "
-      "str output_activation, bool residual, str algorithm, int tf32, Tensor? packed_weight=None) -> Tensor");
+      "Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, int expand_stride, int stride, "
+      "str activation, str output_activation, bool residual, str algorithm, int tf32, "
+      "Tensor? packed_weight=None) -> Tensor");
   library.def(
       "pack_inverted_residual(Tensor input, Tensor expand_weight, Tensor? expand_bias, Tensor "
-      "depthwise_weight, Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, int stride, "
-      "str activation, str output_activation, bool residual, str algorithm) -> Tensor");
+      "depthwise_weight, Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, "
+      "int expand_stride, int stride, str activation, str output_activation, bool residual, str algorithm) "
+      "-> Tensor");
   library.def("filter2d(Tensor images, Tensor filters, str border, str algorithm) -> Tensor");
 }

@@ -35,8 +35,9 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     take = random.Random(seed).choice
     found = []
     for _ in range(count):
-        channels, stride = take(CHANNELS), take([1, 2])
-        residual = int(stride == 1 and take([True, False]))
+        is_first = take([False, False, True])  # its 1x1 filters are a network's first ones instead
+        channels, stride = take([1, 2, 3] if is_first else CHANNELS), take([1, 2])
+        residual = int(stride == 1 and not is_first and take([True, False]))
         found.append(
             {
                 "dtype": take(["bfloat16", "float16"]),
@@ -45,6 +46,9 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
                 "expanded": take(EXPANDED),
                 "out": channels if residual else take(OUT),
                 "size": take(SIZES),
+                "expand_filter": take([3, 5] if channels == 1 else [3]) if is_first else 1,
+                "expand_stride": take([1, 2, 2, 3]) if is_first else 1,
+                "layout": take(["nchw", "channels_last"]) if is_first else "channels_last",
                 "filter": take([3, 5]),
                 "stride": stride,
                 "residual": residual,
@@ -84,9 +88,10 @@ def test_order_of_threads_does_not_matter(driver: Path) -> None:
 @st.composite
 def any_block(draw: st.DrawFn) -> str:
     """A line for the driver."""
-    channels = 8 * draw(st.integers(1, 6))
+    is_first = draw(st.booleans())
+    channels = draw(st.integers(1, 3)) if is_first else 8 * draw(st.integers(1, 6))
     stride = draw(st.sampled_from([1, 2]))
-    residual = stride == 1 and draw(st.booleans())
+    residual = stride == 1 and not is_first and draw(st.booleans())
     row = {
         "dtype": draw(st.sampled_from(["bfloat16", "float16"])),
         "batch": draw(st.integers(1, 2)),
@@ -94,6 +99,9 @@ def any_block(draw: st.DrawFn) -> str:
         "expanded": 2 * draw(st.integers(1, 36)),
         "out": channels if residual else 8 * draw(st.integers(1, 24)),
         "size": (draw(st.integers(1, 12)), draw(st.integers(1, 12))),
+        "expand_filter": 3 if is_first else 1,
+        "expand_stride": draw(st.integers(1, 4)) if is_first else 1,
+        "layout": draw(st.sampled_from(["nchw", "channels_last"])) if is_first else "channels_last",
         "filter": draw(st.sampled_from([3, 5])),
         "stride": stride,
         "residual": int(residual),

@@ -36,6 +36,8 @@ class Block:
     width: int = 13
     filter: int = 3
     stride: int = 1
+    expand_filter: int = 1
+    expand_stride: int = 1
     activation: str = "relu6"
     output_activation: str = "none"
     residual: bool = False
@@ -48,8 +50,9 @@ class Block:
             return torch.randn(size)
 
         input = values(self.batch, self.channels, self.height, self.width)
+        depth = self.channels * self.expand_filter**2
         given: list[Tensor | None] = [
-            values(self.expanded, self.channels, 1, 1) / self.channels**0.5,
+            values(self.expanded, self.channels, *[self.expand_filter] * 2) / (depth / 2) ** 0.5,
             values(self.expanded) if self.bias else None,
             values(self.expanded, 1, self.filter, self.filter) / self.filter,
             values(self.expanded) if self.bias else None,
@@ -61,12 +64,14 @@ class Block:
 
     @property
     def options(self) -> tuple[Any, ...]:
-        return self.stride, self.activation, self.output_activation, self.residual
+        activations = (self.activation, self.output_activation)
+        return self.expand_stride, self.stride, *activations, self.residual
 
     def torchs(self, input: Tensor, weights: list[Any]) -> Tensor:
         """Convolution by convolution."""
         expand, expand_bias, depthwise, depthwise_bias, project, project_bias = weights
-        expanded = _activated(F.conv2d(input, expand, expand_bias), self.activation)
+        first = F.conv2d(input, expand, expand_bias, self.expand_stride, self.expand_filter // 2)
+        expanded = _activated(first, self.activation)
         padding = self.filter // 2
         sums = F.conv2d(expanded, depthwise, depthwise_bias, self.stride, padding, 1, self.expanded)
         result = F.conv2d(_activated(sums, self.activation), project, project_bias)
@@ -77,9 +82,10 @@ class Block:
         doubles = [None if each is None else each.double().cpu() for each in weights]
         return self.torchs(input.double().cpu(), doubles)
 
-    def problem(self, dtype: torch.dtype) -> _core.BlockProblem:
+    def problem(self, dtype: torch.dtype, layout: str = "channels_last") -> _core.BlockProblem:
         return _core.BlockProblem(
             dtype=_planning.dtype_name(dtype),
+            layout=layout if self.expand_filter > 1 else "channels_last",
             activation=self.activation,
             output_activation=self.output_activation,
             residual=self.residual,
@@ -89,6 +95,8 @@ class Block:
             width=self.width,
             expanded_channels=self.expanded,
             out_channels=self.out,
+            expand_filter=self.expand_filter,
+            expand_stride=self.expand_stride,
             filter=self.filter,
             stride=self.stride,
         )
@@ -112,6 +120,8 @@ BLOCKS = [
     Block(batch=1, channels=24, out=24, residual=True, activation="relu"),
     Block(batch=3, expanded=100, out=176, height=7, width=7, output_activation="relu6"),
     Block(batch=1, height=1, width=30, stride=2, output_activation="relu"),
+    Block(channels=3, expand_filter=3, expand_stride=2, height=37, width=40),
+    Block(channels=2, expand_filter=3, filter=5, stride=2, output_activation="relu6", bias=False),
 ]
 # Of networks for 224 x 224: every shape of the kernel, several tiles and chunks, and ragged ones.
 LARGE = [
@@ -122,6 +132,8 @@ LARGE = [
     Block(2, 160, 960, 320, 7, 7, activation="relu"),
     Block(1, 96, 576, 160, 14, 14, stride=2, filter=5),
     Block(1, 8, 56, 136, 33, 65),
+    Block(2, 3, 32, 16, 224, 224, expand_filter=3, expand_stride=2),
+    Block(3, 2, 20, 24, 61, 90, expand_filter=3, expand_stride=3, stride=2, activation="hardswish"),
 ]
 
 
@@ -143,8 +155,9 @@ def test_convolution_by_convolution(block: Block, dtype: torch.dtype, layout: st
 def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
     """With filters packed before, and by the call itself; again and again in what another call has left."""
     input, weights = block.tensors("cuda", dtype, layout)
-    plans = _core.candidates("inverted_residual", block.problem(dtype), _planning.device(input.device))
-    assert len(plans) > 6
+    problem = block.problem(dtype, layout)
+    plans = _core.candidates("inverted_residual", problem, _planning.device(input.device))
+    assert len(plans) > (4 if block.expand_filter > 1 else 6)
     for plan in plans:
         packed = pack(input, *weights, *block.options, plan.name)
         assert packed.numel() == plan.packed_weight_bytes
@@ -161,9 +174,9 @@ def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
 @pytest.mark.parametrize("dtype", HALVES)
 def test_what_is_not_finite(dtype: torch.dtype, value: float) -> None:
     """Is so where it is with torch's own convolutions."""
-    for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2]):
+    for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[5]):
         input, weights = block.tensors("cuda", dtype, "channels_last")
-        input[0, 3, 5, 6] = value
+        input[0, -1, 5, 6] = value
         expected = block.torchs(input, weights)
         for plan in _core.candidates(
             "inverted_residual", block.problem(dtype), _planning.device(input.device)
@@ -227,7 +240,7 @@ def test_packed_for_another_plan_is_refused() -> None:
     [
         (0, torch.randn(16, 11, 13), "input must have 4 dimensions, got 3"),
         (1, torch.randn(40, 8, 1, 1), r"expand_weight must have the shape \(40, 16, 1, 1\)"),
-        (1, torch.randn(40, 16, 3, 3), r"expand_weight must have the shape \(40, 16, 1, 1\)"),
+        (1, torch.randn(40, 16, 1, 3), r"expand_weight must have the shape \(40, 16, 1, 1\)"),
         (2, torch.randn(39), r"expand_bias must have (the )?shape \(40,?\)"),
         (3, torch.randn(40, 1, 3, 5), r"depthwise_weight must have the shape \(40, 1, 3, 3\)"),
         (3, torch.randn(40, 2, 3, 3), r"depthwise_weight must have the shape \(40, 1, 3, 3\)"),
@@ -253,6 +266,7 @@ def test_bad_options() -> None:
     for changed, message in (
         (replace(block, activation="swish"), "activation must be one of none, relu"),
         (replace(block, stride=0), "stride must be at least 1, got 0"),
+        (replace(block, expand_stride=0), "expand_stride must be at least 1, got 0"),
         (replace(block, residual=True), "residual: a result has the input's size"),
     ):
         with pytest.raises(ValueError, match=message):

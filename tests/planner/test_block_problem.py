@@ -24,8 +24,9 @@ def block(**changes: Any) -> _core.BlockProblem:
 @st.composite
 def problems(draw: st.DrawFn) -> _core.BlockProblem:
     stride = draw(st.sampled_from([1, 2]))
-    channels = 8 * draw(st.integers(1, 40))
-    residual = stride == 1 and draw(st.booleans())
+    is_first = draw(st.booleans())
+    channels = draw(st.integers(1, 3)) if is_first else 8 * draw(st.integers(1, 40))
+    residual = stride == 1 and not is_first and draw(st.booleans())
     return block(
         dtype=draw(st.sampled_from(["bfloat16", "float16"])),
         activation=draw(st.sampled_from(["relu", "relu6", "hardswish"])),
@@ -36,6 +37,9 @@ def problems(draw: st.DrawFn) -> _core.BlockProblem:
         width=draw(st.integers(1, 600)),
         expanded_channels=2 * draw(st.integers(1, 1000)),
         out_channels=channels if residual else 8 * draw(st.integers(1, 40)),
+        layout=draw(st.sampled_from(["nchw", "channels_last"])) if is_first else "channels_last",
+        expand_filter=3 if is_first else 1,
+        expand_stride=draw(st.integers(1, 4)) if is_first else 1,
         filter=draw(st.sampled_from([3, 5])),
         stride=stride,
     )
@@ -51,6 +55,11 @@ def test_counts_and_names() -> None:
         "inverted_residual bfloat16 4x24x28x30 -> 144 -> 40x14x15, filter 5x5, stride 2, relu6 inside, relu"
     )
     assert repr(made) == f"BlockProblem({made.describe()})"
+    first = block(channels=3, expand_filter=3, expand_stride=2, layout="nchw")
+    assert first.flops == 2 * 144 * 4 * 14 * 15 * (27 + 9 + 24)
+    assert first.describe().endswith(
+        "24x14x15, filter 3x3, expanded by 3x3 with stride 2, of nchw, relu6 inside"
+    )
 
 
 def test_equality_and_hash() -> None:
@@ -59,6 +68,7 @@ def test_equality_and_hash() -> None:
         *({"batch": 5}, {"channels": 32}, {"height": 29}, {"width": 29}, {"expanded_channels": 96}),
         *({"out_channels": 32}, {"filter": 5}, {"stride": 2}, {"residual": True}, {"dtype": "float16"}),
         *({"activation": "relu"}, {"output_activation": "relu"}),
+        *({"expand_filter": 3}, {"expand_stride": 2}, {"layout": "nchw"}),
     ):
         assert block(**change) != block(), change
         assert hash(block(**change)) != hash(block()), change
@@ -70,7 +80,10 @@ def test_equality_and_hash() -> None:
         ({"batch": -1}, "input: batch must be at least 0, got -1"),
         ({"width": 0}, "input: width must be at least 1, got 0"),
         ({"expanded_channels": 0}, "expanded_channels must be at least 1, got 0"),
-        ({"filter": 4}, "filter must be odd, .* got 4"),
+        ({"filter": 4}, "^filter must be odd, .* got 4"),
+        ({"expand_filter": 2}, "^expand_filter must be odd, .* got 2"),
+        ({"expand_stride": 0}, "expand_stride must be at least 1, got 0"),
+        ({"residual": True, "expand_stride": 2}, "residual: .* got stride 2, 24 and 24 channels"),
         ({"stride": 0}, "stride must be at least 1, got 0"),
         ({"residual": True, "stride": 2}, "residual: .* got stride 2, 24 and 24 channels"),
         ({"residual": True, "out_channels": 32}, "residual: .* got stride 1, 24 and 32 channels"),
@@ -96,6 +109,10 @@ def test_rejections(changes: dict[str, Any], message: str) -> None:
         ({"output_activation": "silu"}, "relu, relu6 or a residual"),
         ({"output_activation": "relu", "residual": True}, "relu, relu6 or a residual"),
         ({"batch": 0}, "the batch is empty"),
+        ({"expand_stride": 2}, "it expands pixels, or patches of up to 32 values without a residual, not"),
+        ({"channels": 4, "expand_filter": 3}, "or patches of up to 32 values"),
+        ({"channels": 3, "out_channels": 3, "expand_filter": 3, "residual": True}, "multiples of 8 channels"),
+        ({"layout": "nchw"}, "it expands pixels of channels_last alone"),
     ],
 )
 def test_what_the_kernel_does_not_take(changes: dict[str, Any], reason: str) -> None:

@@ -94,6 +94,22 @@ def test_strides_and_other_channels() -> None:
     assert len(blocks_of(optimized)) == 1
 
 
+def first(channels: int = 3, stride: int = 2, taps: int = 3) -> dict[str, nn.Module]:
+    """Whose expanding layer is a network's first one."""
+    expand = layer(channels, 32, taps, stride=stride)
+    return {"expand": expand, "depthwise": layer(32, 32, 3, groups=32), "project": layer(32, 16, 1, None)}
+
+
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize("layers", [first(), first(1, 1, 5), first(2, 3)], ids=["rgb", "5x5", "stride 3"])
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+def test_a_networks_first_layers(layers: dict[str, nn.Module], layout: str) -> None:
+    channels: Any = layers["expand"][0].in_channels  # type: ignore[index]
+    model = Model(plain, **layers)
+    optimized = optimized_agrees(model, image()[:, :channels].contiguous(), layout=layout)
+    assert len(blocks_of(optimized)) == 1
+
+
 def _sees_expanded(model: Any, x: Tensor) -> Any:
     expanded = model.expand(x)
     return model.project(model.depthwise(expanded)) + expanded.mean()
@@ -136,7 +152,7 @@ def test_what_is_no_block(run: Callable[[Any, Tensor], Any]) -> None:
         {"depthwise": layer(48, 48, 3, groups=16)},
         {"depthwise": layer(48, 48, 3, groups=48, stride=(1, 2))},
         {"depthwise": layer(48, 48, 2, groups=48)},
-        {"expand": layer(16, 48, 3)},
+        {"expand": layer(16, 48, 3)},  # of patches of 144 values
         {"expand": layer(16, 48, 1, groups=2)},
         {"project": layer(48, 16, 1, None, stride=2)},
         {"project": layer(48, 16, 3, None)},
@@ -205,6 +221,22 @@ def test_kernels_are_right(
     assert not _runs_kernels(block, nchw)
     for given in (nchw, image("cuda", dtype, batch=5, size=9)):
         assert torch.allclose(optimized(given).float(), model(given).float(), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
+@pytest.mark.parametrize("cuda_graphs", [0, 8])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_first_kernel_reads_images_as_they_come(channels_last: bool, cuda_graphs: int) -> None:
+    model = Model(plain, **first()).to("cuda", torch.bfloat16)
+    x = image("cuda", torch.bfloat16)[:, :3].contiguous()
+    x = x.contiguous(memory_format=torch.channels_last) if channels_last else x
+    optimized = optimized_agrees(model, x, layout="channels_last", cuda_graphs=cuda_graphs)
+    (block,) = blocks_of(optimized)
+    assert _runs_kernels(block, x)
+    layouts = [each.problem["layout"] for each in optimized.choices]
+    assert layouts == ["channels_last" if channels_last else "nchw"]
+    assert optimized(x).is_contiguous() != channels_last
 
 
 @pytest.mark.gpu

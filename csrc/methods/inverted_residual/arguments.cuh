@@ -9,6 +9,12 @@
 
 namespace convx::inverted_residual {
 
+// A value of a patch of the source: its row and column, and elements from the patch's first value.
+struct PatchValue {
+  int16_t row, column;
+  int place;
+};
+
 // Sizes are in elements, pitches and places in shared memory (…_at) in bytes; see geometry.h.
 template <class T>
 struct Arguments {
@@ -18,8 +24,11 @@ struct Arguments {
   T* result;
   bool has_residual;  // the source, which has the result's size
   Activation activation, output_activation;
-  int channels, depth_steps;  // of kMatrix channels
-  int height, width, out_height, out_width, out_channels, out_pairs;
+  int channels, depth_steps;                                          // of kMatrix channels
+  int height, width, out_height, out_width, out_channels, out_pairs;  // the first two of the expanded tensor
+  // Of a network's first convolution, whose products are of patches of the source; one tap: of its pixels.
+  int taps, patch_stride, source_height, source_width, row_step, pixel_step;
+  PatchValue patch[kMostOfPatch];
   int tile_height, tile_width, window_width;
   FastDivide tiles, tiles_across, by_tile_width, by_pieces, by_strips_across;
   int pieces;                            // of 16 bytes that a pixel has in shared memory

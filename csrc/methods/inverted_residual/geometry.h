@@ -53,7 +53,7 @@ struct Geometry {
 inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   constexpr int64_t kBytes = 2;
   Geometry g{};
-  g.depth = round_up(p.channels, kMatrix);
+  g.depth = round_up(p.expand_depth(), kMatrix);
   g.out_channels = round_up(p.out_channels, kMatrix);
   g.chunks = divide_up(p.expanded_channels, t.chunk);
   g.rank_chunks = divide_up(g.chunks, t.ranks);
@@ -62,8 +62,8 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.blocks = p.batch * g.tiles_down * g.tiles_across * t.ranks;
   g.window_height = (t.tile_height - 1) * p.stride + p.filter;
   g.window_width = (t.tile_width - 1) * p.stride + p.filter;
-  g.window_tiles =
-      divide_up(std::min(g.window_height, p.height) * std::min(g.window_width, p.width), kMatrix);
+  g.window_tiles = divide_up(
+      std::min(g.window_height, p.expanded_height) * std::min(g.window_width, p.expanded_width), kMatrix);
   g.result_tiles = divide_up(t.tile_height * t.tile_width, kMatrix);
 
   const int64_t pairs = t.chunk / kMatrix;

@@ -10,6 +10,7 @@
 #include "methods/inverted_residual/depthwise.cuh"
 #include "methods/inverted_residual/expand.cuh"
 #include "methods/inverted_residual/filters.cuh"
+#include "methods/inverted_residual/patches.cuh"
 #include "methods/inverted_residual/project.cuh"
 #include "platform/gpu/overlap.h"
 
@@ -29,7 +30,11 @@ block_kernel(Arguments<T> a) {
   if (window.count < window.height * window.width) clear_windows(a, shared + a.window_at);
   take_turn();
   block_barrier();
-  fetch_source(a, window, shared);
+  if (Form::kShape.patches && a.taps > 1) {
+    Patches<T>(a, window).fetch(shared);
+  } else {
+    fetch_source(a, window, shared);
+  }
   commit_copies();
 
   const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;

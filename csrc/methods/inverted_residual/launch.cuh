@@ -49,7 +49,18 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   a.has_residual = p.has_residual;
   a.activation = p.activation, a.output_activation = p.output_activation;
   a.channels = number(p.channels), a.depth_steps = number(g.depth / kMatrix);
-  a.height = number(p.height), a.width = number(p.width);
+  a.height = number(p.expanded_height), a.width = number(p.expanded_width);
+  const bool is_nchw = p.layout == Layout::nchw;
+  a.taps = number(p.expand_filter), a.patch_stride = number(p.expand_stride);
+  a.source_height = number(p.height), a.source_width = number(p.width);
+  a.pixel_step = is_nchw ? 1 : number(p.channels), a.row_step = number(p.width) * a.pixel_step;
+  const int channel_step = is_nchw ? number(p.height * p.width) : 1, taps = a.taps * a.taps;
+  for (int i = 0; a.taps > 1 && i < kMostOfPatch; ++i) {
+    const int row = i % taps / a.taps, column = i % a.taps;
+    a.patch[i] = {static_cast<int16_t>(row), static_cast<int16_t>(column),
+                  row * a.row_step + column * a.pixel_step + i / taps * channel_step};
+    if (i >= p.expand_depth()) a.patch[i] = a.patch[0];  // what is read there is not taken
+  }
   a.out_height = number(p.out_height), a.out_width = number(p.out_width);
   a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_channels / kMatrix);
   a.tile_height = number(t.tile_height), a.tile_width = number(t.tile_width);
@@ -124,7 +135,7 @@ void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, 
   a.depthwise = typed(w.depthwise), a.depthwise_bias = typed(w.depthwise_bias);
   a.project = typed(w.project), a.project_bias = typed(w.project_bias);
   a.packed = static_cast<unsigned char*>(packed);
-  a.channels = number(p.channels), a.expanded_channels = number(p.expanded_channels);
+  a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
   a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
   a.chunk = number(t.chunk), a.chunks = number(g.chunks), a.depth_steps = number(g.depth / kMatrix);
   a.pairs = number(t.chunk / kMatrix), a.out_pairs = number(g.out_channels / kMatrix);

@@ -10,7 +10,7 @@ template <class T>
 struct PackArguments {
   const T *expand, *expand_bias, *depthwise, *depthwise_bias, *project, *project_bias;
   unsigned char* packed;
-  int channels, expanded_channels, out_channels, taps;
+  int expand_depth, expanded_channels, out_channels, taps;
   int chunk, chunks, depth_steps, pairs, out_pairs;
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
 };
@@ -48,7 +48,7 @@ pack_kernel(PackArguments<T> a) {
   for (int i = threadIdx.x; i < a.pairs * a.depth_steps * 256; i += kPackThreads) {
     const int pair = i / 256 / a.depth_steps, step = i / 256 % a.depth_steps;
     expand[i] =
-        fragment_value(a.expand, a.expanded_channels, a.channels, first + pair * 16, step * 16, i % 256);
+        fragment_value(a.expand, a.expanded_channels, a.expand_depth, first + pair * 16, step * 16, i % 256);
   }
   float* const expand_bias = reinterpret_cast<float*>(to + a.expand_bias_at);
   float* const depthwise = reinterpret_cast<float*>(to + a.depthwise_at);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
 constexpr int64_t kMostTileSide = 32;         // results
-constexpr size_t kMostOfShape = 3;            // plans
+constexpr size_t kMostOfShape = 4;            // plans
 constexpr int64_t kMostRanks = 8;             // blocks of a cluster that any GPU with clusters can place
 
 Support supports(const BlockProblem& p, const DeviceTraits& device) {
@@ -31,10 +31,17 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
   if (p.expanded_channels % 2 != 0) {
     return Support::no("it expands to an even number of channels, not " + number(p.expanded_channels));
   }
-  if (p.channels % 8 != 0 || p.out_channels % 8 != 0) {
+  const bool is_of_patches = p.expand_filter > 1;
+  if ((p.channels % 8 != 0 && !is_of_patches) || p.out_channels % 8 != 0) {
     return Support::no("its input and result have multiples of 8 channels, not " + number(p.channels) +
                        " and " + number(p.out_channels));
   }
+  if (is_of_patches ? p.expand_depth() > kMostOfPatch || p.has_residual : p.expand_stride != 1) {
+    return Support::no("it expands pixels, or patches of up to " + number(kMostOfPatch) +
+                       " values without a residual, not " + describe(p));
+  }
+  if (p.layout != Layout::nhwc && !is_of_patches)
+    return Support::no("it expands pixels of channels_last alone");
   const auto is_relu = [](Activation activation) {
     return activation == Activation::relu || activation == Activation::relu6;
   };
@@ -48,7 +55,7 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
   }
   if (p.batch == 0) return Support::no("the batch is empty");
   if (p.height * p.width * p.channels >= kLimit || p.batch * p.out_height * p.out_width >= kLimit ||
-      p.expanded_channels * p.filter * p.filter >= kLimit) {
+      p.expanded_height * p.expanded_width >= kLimit || p.expanded_channels * p.filter * p.filter >= kLimit) {
     return Support::no("places in an image, or in the filters, need more than 31 bits");
   }
   return Support::yes();
@@ -89,7 +96,8 @@ double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Til
   const double resident = std::min(static_cast<double>(fitting(device, t, g)), of_processor);
   const double steps = static_cast<double>(g.rank_chunks + 2);
   const double window = static_cast<double>(g.window_tiles * 16 * g.depth);
-  const double outside = window / 8 / 32 * 25 + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
+  const double fetch = p.expand_filter > 1 ? 100 : 25;  // instructions for 16 bytes
+  const double outside = window / 8 / 32 * fetch + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
                          static_cast<double>(g.result_tiles * g.out_channels) * 4;
   const double issue = (steps * step_instructions(p, t, g, shape) + outside) / 4;
   // What one block waits for by itself: barriers, and in each step the longest chain of a warp.
@@ -166,6 +174,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
   std::vector<Plan> plans;
   for (int64_t at = 0; at < kShapeCount; ++at) {
     const Shape& shape = kShapes[p.stride - 1][at];
+    if (p.expand_filter > 1 && !shape.patches) continue;
     std::vector<Plan> some;
     for (const int64_t tile_height :
          tile_sides(p.out_height, strip_rows(shape, static_cast<int>(p.filter)))) {

@@ -3,8 +3,8 @@
 //
 //   dtype=float16 batch=2 channels=16 size=13,17 expanded=40 out=24 filter=5 stride=2 activation=relu6
 //
-// Keys: device dtype activation output_activation residual bias batch channels size=H,W expanded out filter
-// stride only orders seed infinite (1: one value of the input is).
+// Keys: device dtype activation output_activation residual bias layout batch channels size=H,W expanded out
+// expand_filter expand_stride filter stride only orders seed infinite (1: one value of the input is).
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -45,6 +45,8 @@ Line parse(const std::string& text) {
   p.has_residual = items.number("residual", "0") == 1;
   p.batch = items.number("batch", "1"), p.channels = items.number("channels", "16");
   p.expanded_channels = items.number("expanded", "32"), p.out_channels = items.number("out", "16");
+  p.layout = parse_layout(items.take("layout", "channels_last"));
+  p.expand_filter = items.number("expand_filter", "1"), p.expand_stride = items.number("expand_stride", "1");
   p.filter = items.number("filter", "3"), p.stride = items.number("stride", "1");
   const std::string size = items.take("size", "8,8");
   p.height = std::stoll(size), p.width = std::stoll(size.substr(size.find(',') + 1));
@@ -95,7 +97,7 @@ struct Block {
   Block(const Line& line)
       : p(line.problem),
         input(p.input_elements(), line.seed, 1),
-        expand(p.expanded_channels * p.channels, line.seed + 1, 1),
+        expand(p.expanded_channels * p.expand_depth(), line.seed + 1, 1),
         depthwise(p.expanded_channels * p.filter * p.filter, line.seed + 2, 1),
         project(p.out_channels * p.expanded_channels, line.seed + 3, 1),
         expand_bias(p.expanded_channels, line.seed + 4, 2),
@@ -120,15 +122,12 @@ struct Block {
     const auto bias = [&](const Operand<T>& of, int64_t channel) {
       return has_bias ? of.values[channel] : 0;
     };
-    const int64_t pixels = p.height * p.width;
+    const int64_t pixels = p.expanded_height * p.expanded_width;
     for (int64_t n = 0; n < p.batch; ++n) {
       std::vector<double> expanded(pixels * p.expanded_channels);
       for (int64_t i = 0; i < pixels; ++i) {
         for (int64_t e = 0; e < p.expanded_channels; ++e) {
-          double sum = bias(expand_bias, e);
-          for (int64_t c = 0; c < p.channels; ++c) {
-            sum += expand.values[e * p.channels + c] * input.values[(n * pixels + i) * p.channels + c];
-          }
+          const double sum = bias(expand_bias, e) + product(n, i / p.expanded_width, i % p.expanded_width, e);
           expanded[i * p.expanded_channels + e] = rounded<T>(activated(sum, p.activation));
         }
       }
@@ -136,6 +135,22 @@ struct Block {
         for (int64_t x = 0; x < p.out_width; ++x) append_pixel(n, y, x, expanded, results, reach);
       }
     }
+  }
+
+  double product(int64_t n, int64_t y, int64_t x, int64_t e) const {
+    double sum = 0;
+    const int64_t taps = p.expand_filter, half = taps / 2;
+    for (int64_t i = 0; i < p.expand_depth(); ++i) {
+      const int64_t c = i / (taps * taps);
+      const int64_t row = y * p.expand_stride - half + i / taps % taps;
+      const int64_t column = x * p.expand_stride - half + i % taps;
+      if (row < 0 || row >= p.height || column < 0 || column >= p.width) continue;
+      const int64_t place = p.layout == Layout::nhwc
+                                ? ((n * p.height + row) * p.width + column) * p.channels + c
+                                : ((n * p.channels + c) * p.height + row) * p.width + column;
+      sum += expand.values[e * p.expand_depth() + i] * input.values[place];
+    }
+    return sum;
   }
 
   void append_pixel(int64_t n, int64_t y, int64_t x, const std::vector<double>& expanded,
@@ -146,10 +161,10 @@ struct Block {
       for (int64_t tap = 0; tap < p.filter * p.filter; ++tap) {
         const int64_t row = y * p.stride - p.filter / 2 + tap / p.filter;
         const int64_t column = x * p.stride - p.filter / 2 + tap % p.filter;
-        if (row < 0 || row >= p.height || column < 0 || column >= p.width) continue;
-        const double product = depthwise.values[e * p.filter * p.filter + tap] *
-                               expanded[(row * p.width + column) * p.expanded_channels + e];
-        sum += product, size += std::fabs(product);
+        if (row < 0 || row >= p.expanded_height || column < 0 || column >= p.expanded_width) continue;
+        const double term = depthwise.values[e * p.filter * p.filter + tap] *
+                            expanded[(row * p.expanded_width + column) * p.expanded_channels + e];
+        sum += term, size += std::fabs(term);
       }
       filtered[e] = rounded<T>(activated(sum, p.activation));
       sizes[e] = size + std::fabs(filtered[e]);
