@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch import Tensor, fx, nn
 import convx.nn
 from convx._blocks import InvertedResidual
 from convx.convert import cannot_swap
+from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
 
 _CALLS = ("call_module", "call_function", "call_method")
@@ -36,6 +38,7 @@ _FUNCTIONS_OF_ACTIVATIONS: dict[Any, str] = {
     F.hardswish: "hardswish",
     F.gelu: "gelu",
 }
+BATCH_NORM = "input running_mean running_var weight bias training momentum eps"
 # Functions that give memory of their own, whatever they are given: what they return is nobody else's.
 _FRESH: frozenset[Any] = frozenset(
     (
@@ -95,14 +98,20 @@ class Convolution:
         """As the graph has it by now."""
         return _first(self.node)  # type: ignore[no-any-return]
 
+    @property
+    def operands(self) -> tuple[fx.Node, ...]:
+        """What the graph computes of what it reads."""
+        return (self.input,)
 
-@dataclass(frozen=True)
-class Norm:
-    """Batch norm with statistics that are known: y = x * scale + shift, for each channel, in float64."""
+    @property
+    def takes_norm(self) -> bool:
+        """Whether its weights are known, so that a norm can go into them."""
+        return True
 
-    input: fx.Node
-    scale: Tensor
-    shift: Tensor
+    @property
+    def activation(self) -> str:
+        """Its own."""
+        return getattr(self.layer, "activation", "none")
 
 
 class Reader:
@@ -124,38 +133,41 @@ class Reader:
 
     def has_effects(self) -> bool:
         """Whether a call may leave something changed: its input, or the model's buffers."""
+        layers = map(self.layer, self.module.graph.nodes)
+        if any(layer is not None and layer.training for layer in layers):  # statistics, random numbers
+            return True
+        return any(True for _ in self.writes_outside())
+
+    def writes_outside(self) -> Iterator[fx.Node]:
+        """Nodes that write to memory which this call may not have made."""
         own: set[fx.Node] = set()  # whose memory this call made: new, or that of what it was computed of
         for node in self.module.graph.nodes:
-            layer = self.layer(node)
-            if layer is not None and layer.training:  # statistics, random numbers
-                return True
             if self.writes(node):
                 if self.written(node) not in own:
-                    return True
+                    yield node
+                    continue
                 own.add(node)
             elif self.is_fresh(node) or (node.op in _CALLS and own.issuperset(node.all_input_nodes)):
                 own.add(node)
-        return False
 
-    def norm(self, node: fx.Node) -> Norm | None:
+    def norm(self, node: fx.Node) -> Norm[Tensor] | None:
         layer: Any = self.layer(node)
         if layer is not None:
             known = type(layer) in (nn.BatchNorm2d, nn.SyncBatchNorm) and not _has_hooks(layer)
             if not known or layer.training or layer.running_mean is None:
                 return None
-            return _norm(
-                _first(node), layer.running_mean, layer.running_var, layer.weight, layer.bias, layer.eps
-            )
+            statistics = layer.running_mean, layer.running_var
+            return Norm(_first(node), *statistics, layer.weight, layer.bias, layer.eps)
         if node.op != "call_function" or node.target is not F.batch_norm:
             return None
-        of = _bound(node, "input running_mean running_var weight bias training momentum eps")
+        of = bound(node, BATCH_NORM)
         mean, variance = self._constant(of.get("running_mean")), self._constant(of.get("running_var"))
         if of.get("training", False) is not False or mean is None or variance is None:
             return None
         weight, bias = self._constant(of.get("weight")), self._constant(of.get("bias"))
         if (weight is None) != (of.get("weight") is None) or (bias is None) != (of.get("bias") is None):
             return None  # one that the graph computes
-        return _norm(of["input"], mean, variance, weight, bias, of.get("eps", 1e-5))
+        return Norm(of["input"], mean, variance, weight, bias, of.get("eps", 1e-5))
 
     def activation(self, node: fx.Node) -> str | None:
         """Of one operand."""
@@ -171,7 +183,7 @@ class Reader:
         if node.op not in ("call_function", "call_method"):
             return None
         if node.target is F.hardtanh:
-            of = _bound(node, "input min_val max_val inplace")
+            of = bound(node, "input min_val max_val inplace")
             return "relu6" if (of.get("min_val"), of.get("max_val")) == (0, 6) else None
         if node.target is F.gelu and node.kwargs.get("approximate", "none") != "none":
             return None
@@ -185,6 +197,23 @@ class Reader:
             return None
         first, second = node.args
         return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
+
+    def can_be_added(self, residual: fx.Node, node: fx.Node) -> bool:
+        """Whether the two have one shape, with the example input."""
+        shapes = [getattr(each.meta.get("tensor_meta"), "shape", None) for each in (residual, node)]
+        return shapes[0] is not None and shapes[0] == shapes[1]
+
+    def can_add_after_activation(self, node: fx.Node) -> bool:
+        """Whether a sum behind an activation is to be done by the convolution."""
+        return True
+
+    def is_like(self, node: fx.Node, convolution: fx.Node) -> bool:
+        """Whether its result is of the convolution's kind, so that the convolution can give it."""
+        return True
+
+    def is_barrier(self, node: fx.Node) -> bool:
+        """Whether a convolution that is moved past it may become another."""
+        return False
 
     def reads_rank(self, node: fx.Node) -> bool:
         """Whether it asks a tensor for its number of dimensions, as checks of arguments do."""
@@ -201,9 +230,9 @@ class Reader:
         if node.op != "call_function":
             return False
         if node.target in (F.dropout, F.dropout2d):
-            return _bound(node, "input p training").get("training", True) is False
+            return bound(node, "input p training").get("training", True) is False
         if getattr(node.target, "__name__", "") == "stochastic_depth":
-            return _bound(node, "input p mode training").get("training", True) is False
+            return bound(node, "input p mode training").get("training", True) is False
         return False
 
     def writes(self, node: fx.Node) -> bool:
@@ -220,7 +249,7 @@ class Reader:
             return False
         name = getattr(node.target, "__name__", "")
         in_place = name.endswith("_") or (name.startswith("i") and hasattr(operator, f"__{name}__"))
-        return in_place or name == "setitem" or node.kwargs.get("inplace") is True or "out" in node.kwargs
+        return in_place or name == "setitem" or _is_told_in_place(node) or "out" in node.kwargs
 
     @staticmethod
     def written(node: fx.Node) -> fx.Node | None:
@@ -255,19 +284,6 @@ class Reader:
         return found if isinstance(found, Tensor) else None
 
 
-def _norm(
-    input: Any, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Norm:
-    with torch.no_grad():
-        scale = (variance.double() + eps).rsqrt()
-        if weight is not None:
-            scale = scale * weight.double()
-        shift = -mean.double() * scale
-        if bias is not None:
-            shift = shift + bias.double()
-    return Norm(input, scale, shift)
-
-
 def _has_hooks(layer: nn.Module) -> bool:
     return any(
         getattr(layer, name)
@@ -275,10 +291,21 @@ def _has_hooks(layer: nn.Module) -> bool:
     )
 
 
+def _is_told_in_place(node: fx.Node) -> bool:
+    """By an argument, which may have its place alone."""
+    if "inplace" in node.kwargs or len(node.args) < 2:
+        return node.kwargs.get("inplace") is True
+    try:
+        names = list(inspect.signature(node.target).parameters)  # type: ignore[arg-type]
+    except ValueError:  # of a builtin, which has none
+        return False
+    return "inplace" in names and bound(node, " ".join(names)).get("inplace") is True
+
+
 def _first(node: fx.Node) -> Any:
     return node.args[0] if node.args else next(iter(node.kwargs.values()))
 
 
-def _bound(node: fx.Node, names: str) -> dict[str, Any]:
+def bound(node: fx.Node, names: str) -> dict[str, Any]:
     """The arguments of a function by name."""
     return {**dict(zip(names.split(), node.args, strict=False)), **node.kwargs}

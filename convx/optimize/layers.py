@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import convx.nn
 from convx import functional
 from convx._errors import InvalidArgument
-from convx.optimize.graph import Norm
+from convx.optimize.folding import Norm, folded
 
 
 class FusedConv2d(convx.nn.Conv2d):
@@ -23,7 +23,7 @@ class FusedConv2d(convx.nn.Conv2d):
     def of(
         cls,
         layer: nn.Conv2d,
-        norm: Norm | None,
+        norm: Norm[Tensor] | None,
         activation: str,
         adds_residual: bool,
         residual_after_activation: bool,
@@ -46,7 +46,7 @@ class FusedConv2d(convx.nn.Conv2d):
         weight: Any = layer.weight
         bias: Any = layer.bias
         if norm is not None:
-            weight, bias = _folded(weight, bias, norm)
+            weight, bias = _parameters(weight, bias, norm)
         made.weight, made.bias = weight, bias
         made.adds_residual, made.residual_after_activation = adds_residual, residual_after_activation
         return made.eval()
@@ -82,10 +82,8 @@ class FusedConv2d(convx.nn.Conv2d):
         return f"{super().extra_repr()}, residual {place} the activation"
 
 
-def _folded(weight: nn.Parameter, bias: nn.Parameter | None, norm: Norm) -> tuple[nn.Parameter, nn.Parameter]:
-    """In float64, and rounded once."""
-    scaled = weight.double() * norm.scale.view(-1, 1, 1, 1)
-    shift = norm.shift if bias is None else norm.shift + bias.double() * norm.scale
-    in_layout = torch.empty_like(weight).copy_(scaled)
-    made = in_layout, shift.to(weight.dtype)
+def _parameters(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[nn.Parameter, nn.Parameter]:
+    """With the norm folded in, in the weight's dtype and layout."""
+    scaled, shift = folded(weight, bias, norm)
+    made = torch.empty_like(weight).copy_(scaled), shift.to(weight.dtype)
     return nn.Parameter(made[0], requires_grad=False), nn.Parameter(made[1], requires_grad=False)

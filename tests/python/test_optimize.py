@@ -79,6 +79,13 @@ def input_is_written_to_in_between(model: Any, x: Tensor) -> Tensor:
     return y + z  # type: ignore[no-any-return]
 
 
+def input_is_told_by_place_to_be_written_to(model: Any, x: Tensor) -> Tensor:
+    z = x * 1
+    y = model.first[0](z)
+    F.hardtanh(z, 0.0, 6.0, True)
+    return y + z  # type: ignore[no-any-return]
+
+
 def input_is_the_result_of_something_in_between(model: Any, x: Tensor) -> Tensor:
     z = x * 1
     y = model.first[0](z)
@@ -121,7 +128,7 @@ def other_clamp(model: Any, x: Tensor) -> Tensor:
     "run",
     [
         *(sum_of_itself, seen_twice, relu_of_what_is_seen_later, input_is_written_to_in_between),
-        input_is_the_result_of_something_in_between,
+        *(input_is_told_by_place_to_be_written_to, input_is_the_result_of_something_in_between),
         *(view_of_the_input_is_written_to, sum_into_the_other_term, broadcast_sum, approximate_gelu),
         *(scaled_sum, other_clamp),
     ],
