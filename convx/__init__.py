@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from convx import _libraries, functional, nn
 from convx._errors import InvalidArgument
+from convx.compile import register as _register_backend
 from convx.convert import ConversionReport, convert_, revert_
 from convx.dispatch.packed import constant_filters
 from convx.explain import Explanation, explain, explain_filter2d
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _load_records()
+_register_backend()
 
 
 def methods() -> list[dict[str, str]]:

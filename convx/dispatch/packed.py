@@ -86,6 +86,11 @@ def generation() -> int:
     return _generation
 
 
+def optimizer_steps() -> int:
+    """Another number after every step of torch's optimizers."""
+    return _optimizer_steps
+
+
 def _no_calls(*_: Any) -> None:
     """A layer's calls without convx._front: functional serves them."""
 
