@@ -1,0 +1,20 @@
+"""torch.compile(model, backend="convx"): convolutions by convx, everything else by inductor.
+
+backend.py is what torch.compile calls with each graph that it records. graph.py says what the graph's nodes
+are, planning.py which convolutions are convx's; rewriting.py puts them there with what follows them fused,
+and folding.py keeps weights with batch norms in them.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+from torch._dynamo.backends import registry
+
+
+def register() -> None:
+    """Makes the backend known, which is loaded when it is asked for: as the entry point of pyproject.toml
+    does, which a checkout on the path does not have. Kept as torch keeps those, which registers what it loads
+    and is to meet the name once."""
+    entry = EntryPoint("convx", "convx.compile.backend:convx", "torch_dynamo_backends")
+    registry._BACKENDS.setdefault(entry.name, entry)

@@ -1,0 +1,515 @@
+"""torch.compile(model, backend="convx"): what is fused, what stays; results and gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compiled import agrees, all_by_convx, fresh, gradients_agree, graphs, take_all, without_inductor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import enliven, torchvision_network
+from optimized import ACTIVATIONS, LAYOUTS, Model, block, distance, image
+from programs import CHANNELS, Program, layers, steps
+from torch import Tensor, nn
+
+from convx.compile import backend, folding
+
+__all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
+
+Graphs = Callable[[], list[list[tuple[str, ...]]]]
+in_parts = pytest.mark.usefixtures("without_inductor", "all_by_convx")
+
+
+def compiled(model: nn.Module, **options: Any) -> Any:
+    return torch.compile(model, backend="convx", **options)
+
+
+def skip_before(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x)
+    y += x
+    return F.relu(y, inplace=True)
+
+
+def skip_after(model: Any, x: Tensor) -> Tensor:
+    return x + F.silu(model.first(x))
+
+
+def two_branches(model: Any, x: Tensor) -> Tensor:
+    return torch.relu(model.first(x) + model.other(x))
+
+
+def called_twice(model: Any, x: Tensor) -> Tensor:
+    return model.first(F.relu(model.first(x)))  # type: ignore[no-any-return]
+
+
+def rows(model: Any, x: Tensor) -> Tensor:
+    y = x.flatten(2)
+    return F.relu6(model.rows(y), inplace=True) + y
+
+
+# What is run, and what is fused into each convolution in inference and in training.
+FUSED: dict[str, tuple[Callable[..., Tensor], list[tuple[str, ...]], list[tuple[str, ...]]]] = {
+    "skip_before": (skip_before, [("batch norm", "residual", "relu")], [()]),
+    "skip_after": (skip_after, [("batch norm", "silu", "residual")], [()]),
+    "two_branches": (two_branches, [("batch norm", "residual", "relu"), ("batch norm",)], [(), ()]),
+    "called_twice": (called_twice, [("batch norm", "relu"), ("batch norm",)], [(), ()]),
+    "rows": (rows, [("batch norm", "relu6", "residual")], [()]),
+}
+
+
+def small(run: Callable[..., Tensor]) -> Model:
+    rows = nn.Sequential(nn.Conv1d(12, 12, 3, padding="same", groups=4), nn.BatchNorm1d(12))
+    model = Model(run, first=block()[:2], other=block(groups=12)[:2], rows=rows)
+    for name in [name for name in ("first", "other", "rows") if name not in run.__code__.co_names]:
+        delattr(model, name)
+    return model
+
+
+def test_the_backend_is_known() -> None:
+    assert "convx" in torch.compiler.list_backends()
+
+
+@in_parts
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", FUSED)
+def test_inference(name: str, layout: str, dynamic: bool | None, graphs: Graphs, device: str) -> None:
+    run, expected, _ = FUSED[name]
+    model = small(run).eval().to(device)
+    call = compiled(model, dynamic=dynamic, fullgraph=True)
+    with torch.no_grad():
+        for batch in (2, 3, 5):
+            agrees(call, model, image(device, layout=layout, batch=batch))
+    assert all(each == expected for each in graphs()) and len(graphs()) <= 3  # SymFloats are taken back
+
+
+@in_parts
+@pytest.mark.parametrize("name", FUSED)
+def test_training(name: str, graphs: Graphs, device: str) -> None:
+    run, _, expected = FUSED[name]
+    model = small(run).to(device)
+    gradients_agree(compiled(model, fullgraph=True), model, image(device))
+    assert graphs() == [expected]
+
+
+@in_parts
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation: str, graphs: Graphs, device: str) -> None:
+    """Those whose gradient needs their input are not fused where one is needed."""
+    model = nn.Sequential(nn.Conv2d(12, 12, 3), ACTIVATIONS[activation]()).to(device)
+    call, x = compiled(model), image(device)
+    gradients_agree(call, model, x)
+    with torch.no_grad():
+        agrees(call, model, x)
+    assert graphs() == [[(activation,) if activation in ("relu", "relu6") else ()], [(activation,)]]
+
+
+@in_parts
+def test_batch_norm_of_statistics_under_gradients(graphs: Graphs) -> None:
+    """Frozen norms stay where something in them, or before them, is trained; else they are folded."""
+    model = nn.Sequential(block(), block()).eval()
+    call, x = compiled(model), image()
+    gradients_agree(call, model, x)
+    model[0].requires_grad_(False)
+    call(x).sum().backward()
+    agrees(call, model, x)
+    assert graphs() == [[(), ()], [("batch norm", "relu"), ()]]
+
+
+@in_parts
+def test_dynamic_batch_compiles_twice_at_most(graphs: Graphs) -> None:
+    model = block().eval()
+    call = compiled(model)
+    with torch.no_grad():
+        for batch in (2, 3, 4, 7, 5):
+            agrees(call, model, image(batch=batch))
+    assert graphs() == [[("batch norm", "relu")]] * 2
+
+
+@in_parts
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype: torch.dtype, graphs: Graphs, device: str) -> None:
+    """The weight is folded in float64, for the type that autocast has."""
+    model = nn.Sequential(block(activation="silu"), nn.Conv2d(12, 4, 1)).eval().to(device)
+
+    def run(x: Tensor) -> Tensor:
+        with torch.autocast(device, dtype):
+            return model(x)  # type: ignore[no-any-return]
+
+    call, x = torch.compile(run, backend="convx"), image(device)
+    exact = copy.deepcopy(model).double()(x.double())
+    with torch.no_grad():
+        own, reached = run(x), call(x)
+    assert reached.dtype == dtype and distance(reached, exact) <= 2 * distance(own, exact)
+    outer = torch.compile(model, backend="convx")
+    with torch.autocast(device, dtype):
+        outer(x).sum().backward()
+    assert graphs()[0] == [("batch norm", "silu"), ()]
+    assert all(each.grad is not None for each in model.parameters())
+
+
+@in_parts
+def test_autocast_that_ends_before_the_activation(graphs: Graphs) -> None:
+    model = block().eval()
+
+    def run(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model[1](model[0](x))
+        return F.relu(y) + x
+
+    with torch.no_grad():
+        x = image()
+        reached, own = torch.compile(run, backend="convx")(x), run(x)
+    assert reached.dtype == own.dtype and distance(reached, own) < 0.01
+    assert graphs() == [[("batch norm",)]]
+
+
+def scaled(model: nn.Sequential) -> None:
+    model[0].weight.mul_(2)
+
+
+def moved(model: nn.Sequential) -> None:
+    model[1].running_mean.add_(1)  # type: ignore[union-attr,operator]
+
+
+def loaded(model: nn.Sequential) -> None:
+    model.load_state_dict(block(bias=True).state_dict())
+
+
+def assigned(model: nn.Sequential) -> None:
+    model.load_state_dict(block(bias=True).state_dict(), assign=True)
+
+
+def of_other_data(model: nn.Sequential) -> None:
+    model[0].weight.data = torch.randn_like(model[0].weight)  # type: ignore[arg-type]
+
+
+def another_parameter(model: nn.Sequential) -> None:
+    model[1].bias = nn.Parameter(torch.randn(12))
+
+
+def stepped(model: nn.Sequential) -> None:
+    for each in model.parameters():
+        each.grad = torch.ones_like(each)
+    torch.optim.Adam(model.parameters(), lr=0.1, fused=True).step()
+
+
+def shared(model: nn.Sequential) -> None:
+    model.share_memory()
+    model[0].weight.numpy(force=True)[:] = 0.5  # another process, which nobody here is told of
+
+
+@in_parts
+@pytest.mark.parametrize(
+    "change",
+    [scaled, moved, loaded, assigned, of_other_data, another_parameter, stepped, shared],
+    ids=lambda change: change.__name__,
+)
+def test_weights_that_change_are_folded_anew(change: Callable[[nn.Module], None]) -> None:
+    model, x = block(bias=True).eval(), image()
+    call = compiled(model)
+    with torch.no_grad():
+        agrees(call, model, x)
+        before = call(x)
+        for _ in range(2):
+            change(model)
+            agrees(call, model, x)
+        assert distance(call(x), before) > 0.01
+
+
+@in_parts
+def test_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+    fold = folding.folded
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return fold(*arguments)
+
+    monkeypatch.setattr(folding, "folded", counted)
+    model, x = block().eval(), image()
+    call = compiled(model)
+    with torch.no_grad():
+        for _ in range(3):
+            call(x)
+    assert count == 1
+    with torch.inference_mode():
+        agrees(call, model, x)
+        made_within = copy.deepcopy(model)
+        other = compiled(made_within)
+        agrees(other, made_within, x)
+        made_within[0].weight.mul_(2)
+        agrees(other, made_within, x)
+
+
+@in_parts
+def test_training_and_inference_in_turns() -> None:
+    model, x = nn.Sequential(block(), block()), image()
+    call = compiled(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model.train()
+        call(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            agrees(call, model, x)
+
+
+def broken(model: Any, x: Tensor) -> Tensor:
+    y = model.first(x)
+    torch._dynamo.graph_break()
+    return model.other(F.relu(y))  # type: ignore[no-any-return]
+
+
+def nothing_to_convolve(model: Any, x: Tensor) -> Tensor:
+    return x.mean((2, 3)) * 2
+
+
+def weight_of_the_graph(model: Any, x: Tensor) -> Tensor:
+    return model.first[1](F.conv2d(x, model.first[0].weight * 2, padding=1))  # type: ignore[no-any-return]
+
+
+def weight_written_to(model: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        model.first[0].weight.mul_(0.5)
+    return model.first(x)  # type: ignore[no-any-return]
+
+
+def updates_statistics(model: Any, x: Tensor) -> Tensor:
+    of: Any = model.other[1]
+    y = F.batch_norm(x, of.running_mean, of.running_var, training=True)
+    return of(model.other[0](y)) + model.first(y)  # type: ignore[no-any-return]
+
+
+@in_parts
+@pytest.mark.parametrize(
+    "run, expected",
+    [
+        (broken, [[("batch norm",)], [("batch norm",)]]),
+        (nothing_to_convolve, [[]]),
+        (weight_of_the_graph, [[()]]),
+        (weight_written_to, [[()]]),
+        (updates_statistics, [[(), ("batch norm", "residual")]]),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_other_graphs(run: Callable[..., Tensor], expected: Any, graphs: Graphs) -> None:
+    model = small(run).eval()
+    with torch.no_grad():
+        call, own = compiled(model), copy.deepcopy(model)
+        for _ in range(2):
+            x = image()
+            torch.testing.assert_close(call(x), own(x))
+        for name, each in model.state_dict().items():
+            torch.testing.assert_close(each, own.state_dict()[name])
+    assert graphs() == expected
+
+
+class Unusual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = nn.ConvTranspose2d(12, 12, 3, padding=1)
+        self.mirrored = nn.Conv2d(12, 12, 3, padding=1, padding_mode="reflect")
+        self.solid = nn.Conv3d(1, 1, 3, padding=1)
+        self.plain = nn.Conv2d(12, 12, (3, 2), padding="same", dilation=(1, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.solid(self.mirrored(self.turned(x)).unsqueeze(1)).squeeze(1)
+        return self.plain(F.dropout(y, 0.0)) + self.plain(y[0])
+
+
+@in_parts
+def test_what_convx_does_not_run_stays(graphs: Graphs) -> None:
+    """Unbatched images, transposed and 3D convolutions."""
+    model = Unusual()
+    gradients_agree(compiled(model), model, image())
+    assert graphs() == [[(), ()]]  # the mirrored one, and the plain one's call with a batch
+
+
+@pytest.mark.usefixtures("without_inductor")
+def test_what_the_planner_has_torch_run_stays_torchs(graphs: Graphs) -> None:
+    model = nn.Sequential(nn.Conv2d(12, 12, 7, dilation=2, padding=6), nn.BatchNorm2d(12), nn.ReLU()).eval()
+    with torch.no_grad():
+        agrees(compiled(model), model, image())
+    assert graphs() == [[("torch", "batch norm")]]
+
+
+@in_parts
+def test_transforms_are_left_to_inductor(graphs: Graphs) -> None:
+    layer, x = nn.Conv2d(12, 4, 3), image()
+
+    def run(x: Tensor) -> Tensor:
+        return torch.func.vmap(torch.func.grad(lambda each: layer(each[None]).square().sum()))(x)  # type: ignore[no-any-return]
+
+    torch.testing.assert_close(torch.compile(run, backend="convx")(x), run(x))
+    assert graphs() == []
+
+
+@given(layers(), steps(), st.booleans(), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_programs(names: list[str], program: list[tuple[str, int, int]], trained: bool, seed: int) -> None:
+    """That nobody wrote, in the graph as it is rewritten."""
+    torch.manual_seed(seed)
+    torch.compiler.reset()
+    model, x = Program(names, program).eval(), torch.randn(2, CHANNELS, 5, 7)
+    with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(trained):
+        take_all(patch)
+        patch.setattr("convx.compile.backend.compile_fx", lambda module, *_, **__: module)
+        reached = compiled(model, fullgraph=True)(x)
+        exact = copy.deepcopy(model).double()(x.double())
+        for own, found, true in zip(model(x), reached, exact, strict=True):
+            allowed = 2 * (own - true).norm() + 1e-5 * true.norm() + 1e-12
+            assert (found - true).norm() <= allowed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, trained, layout",
+    [
+        *(("mobilenet_v2", False, "nchw"), ("mobilenet_v2", True, "channels_last")),
+        *(("resnet18", False, "channels_last"), ("resnet18", True, "nchw")),
+        *(("efficientnet_b0", False, "nchw"), ("efficientnet_b0", True, "channels_last")),
+    ],
+)
+@in_parts
+def test_networks(name: str, trained: bool, layout: str, graphs: Graphs) -> None:
+    model, x = torchvision_network(name), torch.randn(4, 3, 64, 64).contiguous(memory_format=LAYOUTS[layout])
+    enliven(model, x)
+    convolutions = sum(isinstance(each, nn.Conv2d) for each in model.modules())
+    for each in model.modules():
+        if type(each).__name__ in ("Dropout", "StochasticDepth"):
+            each.p = 0.0  # type: ignore[assignment]
+    call = compiled(model, fullgraph=True)
+    if trained:
+        gradients_agree(call, model.train(), x)
+    else:
+        with torch.no_grad():
+            agrees(call, model, x)
+    (found,) = graphs()
+    norms = sum(isinstance(each, nn.BatchNorm2d) for each in model.modules())
+    assert len(found) == convolutions and sum("batch norm" in each for each in found) == norms * (not trained)
+
+
+@pytest.mark.slow
+def test_inductor(graphs: Graphs) -> None:
+    """As it comes: what the planner wants, and inductor's code around it."""
+    network: Any = torchvision_network("mobilenet_v2")
+    model, x = network.features[:4], torch.randn(1, 3, 112, 112)
+    enliven(model, x)
+    call = compiled(model, fullgraph=True)
+    with torch.no_grad():
+        agrees(call, model, x)
+        model[0][0].weight.mul_(2)
+        agrees(call, model, x)
+    gradients_agree(call, model.train(), x, times=8)  # inductor's norms round more often than torch's
+    inference, training = graphs()
+    assert all("batch norm" in each for each in inference) and ("batch norm", "relu6") in inference
+    assert len(training) == len(inference)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_by_convx")
+def test_inductor_with_everything_by_convx() -> None:
+    model, x = nn.Sequential(block(), block(groups=12, activation="silu")), image()
+    call = compiled(model, dynamic=True)
+    gradients_agree(call, model, x)
+    model.eval()
+    with torch.no_grad():
+        for batch in (1, 4):
+            agrees(call, model, image(batch=batch))
+
+
+@pytest.mark.parametrize(
+    "asked, given",
+    [
+        ({"mode": "default"}, {}),
+        ({"mode": "reduce-overhead"}, {"triton.cudagraphs": True}),
+        (
+            {"options": {"max_autotune": True, "layout-optimization": True}},
+            {"max_autotune": True, "layout_optimization": True},
+        ),
+    ],
+)
+def test_inductor_is_given_what_was_asked_for(
+    asked: Any, given: Any, monkeypatch: pytest.MonkeyPatch, graphs: Graphs
+) -> None:
+    seen: list[Any] = []
+
+    def compiler(module: Any, examples: Any, config_patches: Any) -> Any:
+        seen.append(config_patches)
+        return module
+
+    take_all(monkeypatch)
+    monkeypatch.setattr(backend, "compile_fx", compiler)
+    with torch.no_grad():
+        compiled(block().eval(), **asked)(image())
+        compiled(block().eval(), **asked)(image(layout="channels_last"))
+    # Beside convx's operators, torch's convolutions keep the layout that they are given.
+    assert seen == [{"layout_optimization": False, **given}, given]
+
+
+@pytest.mark.parametrize(
+    "asked, message",
+    [
+        ({"mode": "fastest"}, "Unrecognized mode"),
+        ({"options": {"speed": 9}}, "Unexpected optimization option"),
+    ],
+)
+def test_what_inductor_does_not_know_is_refused(asked: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        compiled(block(), **asked)(image())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune-no-cudagraphs"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_modes_gpu(dtype: torch.dtype, layout: str, mode: str, all_by_convx: None) -> None:
+    """CUDA graphs read what is folded where it is: replays see weights that have changed."""
+    model = nn.Sequential(block(), block(groups=12, activation="silu")).eval().to("cuda", dtype)
+    call = compiled(model, mode=mode)
+    with torch.no_grad():
+        for step in range(6):
+            if step == 4:
+                model[0][0].weight.mul_(2)  # type: ignore[index,union-attr,operator]
+            x = image("cuda", dtype, layout)
+            agrees(lambda x: call(x).clone(), model, x)
+
+
+@pytest.mark.gpu
+def test_training_gpu(all_by_convx: None) -> None:
+    model = nn.Sequential(block(), block(groups=12, activation="silu")).cuda()
+    for mode in ("default", "reduce-overhead"):
+        call = compiled(model, mode=mode)
+        for _ in range(4):
+            torch.compiler.cudagraph_mark_step_begin()
+            gradients_agree(call, model, image("cuda"))
+
+
+@pytest.mark.gpu
+@in_parts
+def test_a_cuda_graph_of_a_compiled_call_folds_in_the_graph() -> None:
+    model, x = block().eval().cuda(), image("cuda")
+    call = compiled(model)
+    with torch.no_grad():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            call(x)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = call(x)
+        for _ in range(2):
+            model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
+            graph.replay()
+            agrees(lambda _: output, model, x)
+            agrees(call, model, x)
