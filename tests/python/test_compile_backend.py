@@ -16,6 +16,7 @@ from models import enliven, torchvision_network
 from optimized import ACTIVATIONS, LAYOUTS, Model, block, distance, image
 from programs import CHANNELS, Program, layers, steps
 from torch import Tensor, nn
+from unfused import UNFUSED
 
 from convx.compile import backend, folding
 
@@ -311,6 +312,15 @@ def test_other_graphs(run: Callable[..., Tensor], expected: Any, graphs: Graphs)
         for name, each in model.state_dict().items():
             torch.testing.assert_close(each, own.state_dict()[name])
     assert graphs() == expected
+
+
+@in_parts
+@pytest.mark.parametrize("run", UNFUSED, ids=lambda run: run.__name__)
+def test_what_a_kernel_can_not_do_stays(run: Callable[[Any, Tensor], Tensor], graphs: Graphs) -> None:
+    model = Model(run, first=block()).eval()
+    with torch.no_grad():
+        agrees(compiled(model, fullgraph=True), model, image())
+    assert graphs() == [[()]]
 
 
 class Unusual(nn.Module):
