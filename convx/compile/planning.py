@@ -84,10 +84,11 @@ def _inductor_lays_out(input: Tensor) -> bool:
 def _problems(chain: Chain[Call, Any], shapes: Sequence[Any], channels_last: bool) -> Iterator[Any]:
     """Of the passes that there will be; the graph packs its filters at each call."""
     call = chain.convolution
+    is_trained = needs_gradient(call.node)
     passes = {
         "forward": True,
-        "input_grad": needs_gradient(call.input),
-        "weight_grad": needs_gradient(call.weight),
+        "input_grad": is_trained and needs_gradient(call.input),
+        "weight_grad": is_trained and needs_gradient(call.weight),
     }
     for operation, is_wanted in passes.items():
         if is_wanted:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +20,14 @@ from models import enliven, torchvision_network
 from optimized import ACTIVATIONS, LAYOUTS, Model, block, distance, image
 from programs import CHANNELS, Program, layers, steps
 from torch import Tensor, nn
+from torch._dynamo.backends import registry
 from unfused import UNFUSED
 
-from convx.compile import backend, folding
+from convx.compile import backend, folding, planning
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
 
+ROOT = Path(__file__).resolve().parents[2]
 Graphs = Callable[[], list[list[tuple[str, ...]]]]
 in_parts = pytest.mark.usefixtures("without_inductor", "all_by_convx")
 
@@ -71,8 +77,30 @@ def small(run: Callable[..., Tensor]) -> Model:
     return model
 
 
-def test_the_backend_is_known() -> None:
+def test_the_backend_is_known(tmp_path: Path) -> None:
+    """By the entry point of what is installed, without an import; by an import; and by both."""
     assert "convx" in torch.compiler.list_backends()
+    with (ROOT / "pyproject.toml").open() as file:
+        entry = next(line for line in file if line.startswith("convx = ") and "compile" in line).replace(
+            '"', ""
+        )
+    assert registry._BACKENDS["convx"].value == entry.split(" = ")[1].strip()  # type: ignore[union-attr]
+    installed = tmp_path / "convx-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: convx\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(f"[torch_dynamo_backends]\n{entry}")
+    for first in ("", "import convx; "):
+        program = (
+            f"{first}from torch._dynamo import lookup_backend; print(lookup_backend('convx').__module__)"
+        )
+        paths = os.pathsep.join((str(tmp_path), *sys.path))
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == "convx.compile.backend", done.stderr
 
 
 @in_parts
@@ -342,6 +370,23 @@ def test_what_convx_does_not_run_stays(graphs: Graphs) -> None:
     model = Unusual()
     gradients_agree(compiled(model), model, image())
     assert graphs() == [[(), ()]]  # the mirrored one, and the plain one's call with a batch
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_passes_that_are_planned(trained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients count where there will be some."""
+    seen: list[str] = []
+    problem = planning._planning.problem
+
+    def noted(operation: str, *rest: Any, **named: Any) -> Any:
+        seen.append(operation)
+        return problem(operation, *rest, **named)
+
+    monkeypatch.setattr(planning._planning, "problem", noted)
+    monkeypatch.setattr(backend, "compile_fx", lambda module, *_, **__: module)
+    with torch.set_grad_enabled(trained):
+        compiled(nn.Conv2d(12, 4, 3))(image())
+    assert set(seen) == ({"forward", "weight_grad"} if trained else {"forward"})
 
 
 @pytest.mark.usefixtures("without_inductor")
