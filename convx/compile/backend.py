@@ -12,7 +12,7 @@ from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.cudagraph_trees import reset_cudagraph_trees
 
-from convx.compile.folding import FoldedWeights
+from convx.compile.kept import KeptWeights
 from convx.compile.rewriting import Rewritten, copied, rewrite
 from convx.dispatch.situation import is_transformed
 
@@ -31,8 +31,9 @@ def convx(
     torch.nn's layers need no conversion. Convolutions that the planner would have convx run at the sizes that
     the graph is recorded with become convx's operators, with the activation and the sum behind them where the
     operator does those; the others stay torch's, as inductor has them. Where no gradient is needed, batch
-    norms with known statistics go into the filters: these are folded anew when weights or statistics are
-    written to, replaced, loaded or stepped by an optimizer. Writes that no version counter sees
+    norms with known statistics go into the filters, and on GPUs filters are kept in the order that a kernel
+    reads, where sizes do not change: that is done anew when weights or statistics are written to, replaced,
+    loaded or stepped by an optimizer. Writes that no version counter sees
     (`weight.data.add_(1)`) need torch.compiler.reset().
 
     Args:
@@ -64,11 +65,11 @@ def convx(
     rewritten = rewrite(module)
     _log.info("%s", rewritten)
     patches = {**_layout(rewritten), **inductor.config}
-    folded = FoldedWeights(rewritten.recipes, example_inputs)
+    kept = KeptWeights(rewritten.makings, example_inputs)
     run: Callable[..., Any] = compiler(
         module, [*example_inputs, *rewritten.further_inputs], config_patches=patches
     )
-    return folded.before(run) if rewritten.recipes else run
+    return kept.before(run) if rewritten.makings else run
 
 
 def _reset() -> None:

@@ -47,7 +47,7 @@ class Call:
     padding: Four
     dilation: Pair
     groups: int
-    takes_norm: bool
+    keeps_weights: bool
     activation: str = field(default="none", init=False)  # none of its own
 
     @property
@@ -115,8 +115,8 @@ class RecordedReader(Reader):
             groups = integer("groups", of.get("groups", 1))
         except (TypeError, ValueError):  # computed by the graph
             return None
-        takes_norm = self.can_be_kept(weight) and self.can_be_kept(bias)
-        return Call(node, strides, paddings, dilations, groups, takes_norm)
+        keeps_weights = self.can_be_kept(weight) and self.can_be_kept(bias)
+        return Call(node, strides, paddings, dilations, groups, keeps_weights)
 
     def is_fresh(self, node: fx.Node) -> bool:
         return node.target is operators.conv2d or super().is_fresh(node)

@@ -18,6 +18,10 @@ from convx.dispatch.situation import Situation
 from convx.optimize.chains import Chain
 
 _NATIVE = "native"
+_GENERATED = "generated"  # a kernel that another process, which finds the graph compiled, may not have
+AUTO = "auto"
+# On CPUs plans depend on the number of threads, which may change.
+PACKED_ON = ("cuda",)
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,10 @@ class Choice:
 
     plan: str
     """Of the forward pass."""
+    algorithm: str
+    """By which the operator takes the plan: it is held to one whose filters are kept packed."""
+    packed_bytes: int
+    """That such filters take, else 0."""
     is_torchs: bool
     """Whether torch's own convolution is taken in every pass."""
     us: float
@@ -61,14 +69,20 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
     shapes = [[*size[:2], *(1,) * (4 - rank), *size[2:]] for size, _ in found]  # type: ignore[misc]
     try:
         device = _planning.device(input.device)
-        problems = list(_problems(chain, shapes, last))
-        plans = [_planning.core().select(each, device).plan for each in problems]
-        others = problems if last or not _inductor_lays_out(input) else list(_problems(chain, shapes, True))
+        keeps = _can_be_packed(chain)
+        problems = list(_problems(chain, shapes, last, packs_each_call=not keeps))
+        plans = [_planning.core().select(each, device, AUTO).plan for each in problems]
+        may_move = not last and _inductor_lays_out(input)
+        others = list(_problems(chain, shapes, True, packs_each_call=False)) if may_move else problems
         own = [_planning.core().select(each, device, _NATIVE).plan for each in others]
     except (ImportError, RuntimeError, ValueError):
         return None
+    forward = plans[0]
+    is_packed = keeps and forward.packing != "" and forward.candidate != _GENERATED
     return Choice(
-        plan="/".join(filter(None, (plans[0].method, plans[0].candidate))),
+        plan="/".join(filter(None, (forward.method, forward.candidate))),
+        algorithm=forward.name if is_packed else AUTO,
+        packed_bytes=forward.packed_weight_bytes if is_packed else 0,
         is_torchs=all(plan.method == _NATIVE and not plan.candidate for plan in plans),
         us=sum(plan.predicted_us for plan in plans),
         torch_us=sum(plan.predicted_us for plan in own),
@@ -76,13 +90,29 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
     )
 
 
+def _can_be_packed(chain: Chain[Call, Any]) -> bool:
+    """Whether its filters can be kept in a kernel's order: of weights that stay, for one size of input."""
+    call = chain.convolution
+    input, weight, output = value(call.input), value(call.weight), value(chain.last)
+    if input.device.type not in PACKED_ON or not call.keeps_weights or needs_gradient(chain.last):
+        return False
+    is_cast = chain.norm is None and weight.dtype != output.dtype  # by autocast
+    is_of_one_size = all(isinstance(each, int) for each in (*input.shape, *input.stride()))
+    if is_cast or not is_of_one_size:
+        return False
+    # Strides of sizes of 1, by which the operator tells the layout, are what inductor makes them.
+    return all(each > 1 for each in input.shape[1:])
+
+
 def _inductor_lays_out(input: Tensor) -> bool:
     """Whether it may run torch's convolutions in channels_last, whatever layout they are given."""
     return input.device.type == "cpu" or all(isinstance(size, int) for size in input.shape)
 
 
-def _problems(chain: Chain[Call, Any], shapes: Sequence[Any], channels_last: bool) -> Iterator[Any]:
-    """Of the passes that there will be; the graph packs its filters at each call."""
+def _problems(
+    chain: Chain[Call, Any], shapes: Sequence[Any], channels_last: bool, packs_each_call: bool
+) -> Iterator[Any]:
+    """Of the passes that there will be."""
     call = chain.convolution
     is_trained = needs_gradient(call.node)
     passes = {
@@ -105,7 +135,7 @@ def _problems(chain: Chain[Call, Any], shapes: Sequence[Any], channels_last: boo
                 bias=call.bias is not None or chain.norm is not None,
                 activation=chain.activation,
                 tf32=tf32_of(Situation.RECORDED, value(call.node)),
-                packs_each_call=True,
+                packs_each_call=packs_each_call,
                 residual=chain.residual is not None,
                 residual_after_activation=chain.residual_after_activation,
             )

@@ -10,8 +10,8 @@ from torch import fx
 
 from convx import operators
 from convx.compile import planning
-from convx.compile.folding import Recipe
 from convx.compile.graph import Call, RecordedReader, value
+from convx.compile.kept import Folding, Packing
 from convx.dispatch import tf32_of
 from convx.dispatch.situation import Situation
 from convx.optimize.chains import Chain, grow
@@ -34,9 +34,9 @@ class Row:
 @dataclass(frozen=True)
 class Rewritten:
     rows: tuple[Row, ...]
-    recipes: tuple[Recipe, ...]
+    makings: tuple[Folding | Packing, ...]
     further_inputs: tuple[Any, ...]
-    """That the graph has behind its own, fake: a weight and a bias of each recipe."""
+    """What is made by these, fake: inputs that the graph has behind its own."""
     keeps_layout: bool
     """Whether torch's convolutions beside convx's were chosen in the layout that they are given."""
 
@@ -73,15 +73,15 @@ def rewrite(module: fx.GraphModule) -> Rewritten:
         chosen = planning.choice(chain) if is_convxs else None
         if chosen is not None and not chosen.is_torchs:
             rows.append(Row(call.node.name, chosen.plan, tuple(chain.fused)))
-            rewriting.put_operator(chain)
+            rewriting.put_operator(chain, chosen)
         else:
             rows.append(Row(call.node.name, "torch", () if chain.norm is None else ("batch norm",)))
             rewriting.fold_norm(chain)
     module.graph.lint()
     module.recompile()
     keeps_layout = is_convxs and not any(each.channels_last for each in choices)
-    further = [value(node) for nodes in rewriting.folded.values() for node in nodes]
-    return Rewritten(tuple(rows), tuple(rewriting.folded), tuple(further), keeps_layout)
+    further = [value(node) for nodes in rewriting.made.values() for node in nodes]
+    return Rewritten(tuple(rows), tuple(rewriting.made), tuple(further), keeps_layout)
 
 
 def _chain(reader: RecordedReader, call: Call) -> Chain[Call, fx.Node]:
@@ -89,40 +89,47 @@ def _chain(reader: RecordedReader, call: Call) -> Chain[Call, fx.Node]:
 
 
 class _Rewriting:
-    """Of one graph; folded: the weights that it has as further inputs."""
+    """Of one graph; made: what is made of its inputs, as further inputs."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        self.folded: dict[Recipe, list[fx.Node]] = {}
+        self.made: dict[Folding | Packing, list[fx.Node]] = {}
         self._graph = graph
         self._inputs = [node for node in graph.nodes if node.op == "placeholder"]
 
-    def put_operator(self, chain: Chain[Call, fx.Node]) -> None:
+    def put_operator(self, chain: Chain[Call, fx.Node], chosen: planning.Choice) -> None:
         """In the place of the whole chain."""
         call = chain.convolution
         weight, bias = self._weights(chain)
+        geometry = (call.stride, call.padding, call.dilation, call.groups)
+        rest = (*geometry, chain.activation, chosen.algorithm, tf32_of(Situation.RECORDED, value(call.node)))
         with self._graph.inserting_before(chain.last.next):
             images = (call.input, weight, chain.residual)
             input, filters, residual = map(self._with_height, images) if call.has_rows else images
-            arguments = operators.DECLARED["conv2d"].arguments(
-                input,
-                filters,
-                bias,
-                list(call.stride),
-                list(call.padding),
-                list(call.dilation),
-                call.groups,
-                chain.activation,
-                "auto",
-                tf32_of(Situation.RECORDED, value(call.node)),
-                residual=residual,
-                residual_after_activation=chain.residual_after_activation,
-            )
-            made = self._graph.call_function(operators.conv2d, tuple(arguments))
+            packed = self._packed(chain, chosen, (input, residual), rest)
+            after = chain.residual_after_activation
+            arguments = (input, filters, bias, *rest, packed, residual, None, after)
+            made = self._graph.call_function(operators.conv2d, arguments)
             made.meta = dict(chain.last.meta)
             if call.has_rows:
                 made.meta["example_value"] = value(chain.last).unsqueeze(-2)
                 made = self._view(made, "squeeze")
         self._replace(chain.nodes, made)
+
+    def _packed(self, chain: Chain[Call, fx.Node], chosen: planning.Choice, images: Any, rest: Any) -> Any:
+        if chosen.packed_bytes == 0:
+            return None
+        call = chain.convolution
+        packing = Packing(
+            source=self._place(call.weight) if chain.norm is None else self._folding(chain),
+            size=chosen.packed_bytes,
+            has_bias=call.bias is not None or chain.norm is not None,
+            images=tuple(
+                None if each is None else (tuple(value(each).shape), value(each).stride()) for each in images
+            ),
+            rest=rest,
+            residual_after_activation=chain.residual_after_activation,
+        )
+        return self._further_inputs(packing)[0]
 
     def fold_norm(self, chain: Chain[Call, fx.Node]) -> None:
         """Into torch's own convolution, where one follows it."""
@@ -155,30 +162,34 @@ class _Rewriting:
 
     def _weights(self, chain: Chain[Call, fx.Node]) -> list[fx.Node | None]:
         """And the bias."""
-        call, norm = chain.convolution, chain.norm
-        if norm is None:
+        call = chain.convolution
+        if chain.norm is None:
             return [call.weight, call.bias]
+        return [*self._further_inputs(self._folding(chain))]
+
+    def _folding(self, chain: Chain[Call, fx.Node]) -> Folding:
+        call, norm = chain.convolution, chain.norm
+        assert norm is not None
         statistics = self._place(norm.mean), self._place(norm.variance)
         places = Norm(None, *statistics, self._place(norm.weight), self._place(norm.bias), norm.eps)
-        weight, bias = self._place(call.weight), self._place(call.bias)
-        recipe = Recipe(weight, bias, places, value(call.node).dtype)
-        if recipe not in self.folded:
-            self.folded[recipe] = self._further_inputs(recipe, value(call.weight))
-        return [*self.folded[recipe]]
+        return Folding(self._place(call.weight), self._place(call.bias), places, value(call.node).dtype)
 
     def _place(self, node: fx.Node | None) -> Any:
         return None if node is None else self._inputs.index(node)
 
-    def _further_inputs(self, recipe: Recipe, weight: Any) -> list[fx.Node]:
+    def _further_inputs(self, making: Folding | Packing) -> list[fx.Node]:
         """Placeholders as torch.compile makes them of a layer's parameters: CUDA graphs read those where they
         are."""
+        if making in self.made:
+            return self.made[making]
+        weight = value(self._inputs[making.weight])
         with weight.fake_mode:
-            examples = recipe.room(weight)
-        made: list[fx.Node] = []
+            examples = making.room(weight)
+        made = self.made.setdefault(making, [])
         for example in examples:
             last = [node for node in self._graph.nodes if node.op == "placeholder"][-1]
             with self._graph.inserting_after(last):
-                node = self._graph.placeholder(f"convx_folded_{2 * len(self.folded) + len(made)}")
+                node = self._graph.placeholder(f"convx_{sum(map(len, self.made.values()))}")
             node.meta = {"example_value": example, "tensor_dict": {"_dynamo_static_input_type": "unguarded"}}
             node._dynamo_source = None  # none that guards could look at
             made.append(node)

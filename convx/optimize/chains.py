@@ -50,7 +50,7 @@ def _take(reader: Reader, chain: Chain[Any, Any], node: fx.Node) -> bool:
     if not reader.is_like(node, chain.convolution.node):
         return False
     is_plain = chain.activation == "none" and chain.residual is None and chain.norm is None
-    norm = reader.norm(node) if is_plain and chain.convolution.takes_norm else None
+    norm = reader.norm(node) if is_plain and chain.convolution.keeps_weights else None
     if norm is not None and norm.input is chain.last:
         chain.norm = norm
         chain.fused.append("batch norm")

@@ -104,8 +104,8 @@ class Convolution:
         return (self.input,)
 
     @property
-    def takes_norm(self) -> bool:
-        """Whether its weights are known, so that a norm can go into them."""
+    def keeps_weights(self) -> bool:
+        """Whether its weights stay, so that what is made of them can be kept."""
         return True
 
     @property

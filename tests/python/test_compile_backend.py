@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch._dynamo.backends import registry
 from unfused import UNFUSED
 
-from convx.compile import backend, folding, planning
+from convx.compile import backend, kept, planning
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
 
@@ -254,14 +254,14 @@ def test_weights_that_change_are_folded_anew(change: Callable[[nn.Module], None]
 @in_parts
 def test_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
-    fold = folding.folded
+    fold = kept.folded
 
     def counted(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         return fold(*arguments)
 
-    monkeypatch.setattr(folding, "folded", counted)
+    monkeypatch.setattr(kept, "folded", counted)
     model, x = block().eval(), image()
     call = compiled(model)
     with torch.no_grad():
@@ -275,6 +275,37 @@ def test_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         agrees(other, made_within, x)
         made_within[0].weight.mul_(2)
         agrees(other, made_within, x)
+
+
+def pointwise_between(model: Any, x: Tensor) -> Tensor:
+    y = F.relu(model.one(x))  # with a norm
+    return model.two(y) + F.silu(model.three(x))  # a residual, none
+
+
+@in_parts
+def test_filters_are_packed_where_sizes_stay(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """And anew when the weight changes."""
+    monkeypatch.setattr(planning, "PACKED_ON", ("cpu", "cuda"))
+    made: list[Any] = []
+
+    def noted(makings: Any, examples: Any) -> kept.KeptWeights:
+        made.append(makings)
+        return kept.KeptWeights(makings, examples)
+
+    monkeypatch.setattr(backend, "KeptWeights", noted)
+    one = nn.Sequential(nn.Conv2d(12, 32, 1), nn.BatchNorm2d(32))
+    model = Model(pointwise_between, one=one, two=nn.Conv2d(32, 16, 1), three=nn.Conv2d(12, 16, 3, padding=1))
+    model.eval().to(device)
+    call, dynamic = compiled(model), compiled(model, dynamic=True)
+    with torch.no_grad():
+        for _ in range(3):
+            agrees(call, model, image(device))
+            agrees(dynamic, model, image(device))
+            for each in model.parameters():
+                each.mul_(1.5)
+    packed = [sum(isinstance(each, kept.Packing) for each in makings) for makings in made]
+    assert packed[0] == 3 and not any(packed[1:])
+    gradients_agree(call, model, image(device))
 
 
 @in_parts
@@ -457,7 +488,7 @@ def test_networks(name: str, trained: bool, layout: str, graphs: Graphs) -> None
 def test_inductor(graphs: Graphs) -> None:
     """As it comes: what the planner wants, and inductor's code around it."""
     network: Any = torchvision_network("mobilenet_v2")
-    model, x = network.features[:4], torch.randn(1, 3, 112, 112)
+    model, x = network.features[:3], torch.randn(1, 3, 112, 112)
     enliven(model, x)
     call = compiled(model, fullgraph=True)
     with torch.no_grad():

@@ -39,6 +39,7 @@ def take_all(monkeypatch: pytest.MonkeyPatch) -> None:
         found = choice(chain)
         return None if found is None else dataclasses.replace(found, is_torchs=False)
 
+    monkeypatch.setattr(planning, "AUTO", "depthwise|pointwise|hntmp|auto")
     monkeypatch.setattr(planning, "choice", taken)
     monkeypatch.setattr(planning, "are_faster", lambda choices: len(choices) > 0)
 
