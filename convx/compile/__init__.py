@@ -11,10 +11,11 @@ from importlib.metadata import EntryPoint
 
 from torch._dynamo.backends import registry
 
+ENTRY = EntryPoint("convx", "convx.compile.backend:convx", "torch_dynamo_backends")
+
 
 def register() -> None:
     """Makes the backend known, which is loaded when it is asked for: as the entry point of pyproject.toml
     does, which a checkout on the path does not have. Kept as torch keeps those, which registers what it loads
     and is to meet the name once."""
-    entry = EntryPoint("convx", "convx.compile.backend:convx", "torch_dynamo_backends")
-    registry._BACKENDS.setdefault(entry.name, entry)
+    registry._BACKENDS.setdefault(ENTRY.name, ENTRY)

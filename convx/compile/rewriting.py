@@ -79,7 +79,8 @@ def rewrite(module: fx.GraphModule) -> Rewritten:
             rewriting.fold_norm(chain)
     module.graph.lint()
     module.recompile()
-    keeps_layout = is_convxs and not any(each.channels_last for each in choices)
+    has_operators = any(row.plan != "torch" for row in rows)
+    keeps_layout = has_operators and not any(each.channels_last for each in choices)
     further = [value(node) for nodes in rewriting.made.values() for node in nodes]
     return Rewritten(tuple(rows), tuple(rewriting.made), tuple(further), keeps_layout)
 

@@ -20,9 +20,9 @@ from models import enliven, torchvision_network
 from optimized import ACTIVATIONS, LAYOUTS, Model, block, distance, image
 from programs import CHANNELS, Program, layers, steps
 from torch import Tensor, nn
-from torch._dynamo.backends import registry
 from unfused import UNFUSED
 
+import convx
 from convx.compile import backend, kept, planning
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
@@ -84,7 +84,7 @@ def test_the_backend_is_known(tmp_path: Path) -> None:
         entry = next(line for line in file if line.startswith("convx = ") and "compile" in line).replace(
             '"', ""
         )
-    assert registry._BACKENDS["convx"].value == entry.split(" = ")[1].strip()  # type: ignore[union-attr]
+    assert convx.compile.ENTRY.value == entry.split(" = ")[1].strip()
     installed = tmp_path / "convx-0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Name: convx\nVersion: 0\n")
@@ -420,12 +420,19 @@ def test_passes_that_are_planned(trained: bool, monkeypatch: pytest.MonkeyPatch)
     assert set(seen) == ({"forward", "weight_grad"} if trained else {"forward"})
 
 
-@pytest.mark.usefixtures("without_inductor")
-def test_what_the_planner_has_torch_run_stays_torchs(graphs: Graphs) -> None:
+def test_what_the_planner_has_torch_run_stays_torchs(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And inductor gives it the layout that it likes."""
+    seen: list[Any] = []
+
+    def compiler(module: Any, examples: Any, config_patches: Any) -> Any:
+        seen.append(config_patches)
+        return module
+
+    monkeypatch.setattr(backend, "compile_fx", compiler)
     model = nn.Sequential(nn.Conv2d(12, 12, 7, dilation=2, padding=6), nn.BatchNorm2d(12), nn.ReLU()).eval()
     with torch.no_grad():
         agrees(compiled(model), model, image())
-    assert graphs() == [[("torch", "batch norm")]]
+    assert graphs() == [[("torch", "batch norm")]] and seen == [{}]
 
 
 @in_parts
