@@ -145,8 +145,9 @@ class KeptWeights:
         if self._is_captured():
             # A kernel between: convx's may begin to read packed filters before the one ahead of them ends.
             torch.zeros(1, device=self._further[0].device)
-        elif self._is_on_gpu:
-            torch.cuda.synchronize()  # other streams may read them from now on
+            return
+        for device in {each.device for each in self._further if each.is_cuda}:
+            torch.cuda.synchronize(device)  # other streams may read them from now on
 
 
 def _seen(sources: list[Tensor]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._inductor import config
 
 from convx import _planning
 from convx._arguments import has_channels_last_order
@@ -106,7 +107,8 @@ def _can_be_packed(chain: Chain[Call, Any]) -> bool:
 
 def _inductor_lays_out(input: Tensor) -> bool:
     """Whether it may run torch's convolutions in channels_last, whatever layout they are given."""
-    return input.device.type == "cpu" or all(isinstance(size, int) for size in input.shape)
+    may: bool = config.layout_optimization
+    return may and (input.device.type == "cpu" or all(isinstance(size, int) for size in input.shape))
 
 
 def _problems(

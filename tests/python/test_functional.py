@@ -226,6 +226,7 @@ def test_jit_trace_and_make_fx_see_the_operator() -> None:
     [
         *("convx", "convx.functional", "convx.nn", "convx.convert", "convx.explain", "convx.info"),
         *("convx.images.functional", "convx.images.layers", "convx.tune", "convx.tune.tuning"),
+        "convx.compile.backend",
     ],
 )
 def test_docstring_examples(name: str) -> None:
