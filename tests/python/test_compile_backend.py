@@ -20,6 +20,7 @@ from models import enliven, torchvision_network
 from optimized import ACTIVATIONS, LAYOUTS, Model, block, distance, image
 from programs import CHANNELS, Program, layers, steps
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from unfused import UNFUSED
 
 import convx
@@ -371,6 +372,14 @@ def test_other_graphs(run: Callable[..., Tensor], expected: Any, graphs: Graphs)
         for name, each in model.state_dict().items():
             torch.testing.assert_close(each, own.state_dict()[name])
     assert graphs() == expected
+
+
+@in_parts
+def test_checkpoints(graphs: Graphs) -> None:
+    """Graphs within a graph are inductor's."""
+    model = small(lambda model, x: F.relu(model.other(checkpoint(model.first[0], x, use_reentrant=False))))
+    gradients_agree(compiled(model), model, image())
+    assert graphs() == [[()]]
 
 
 @in_parts
