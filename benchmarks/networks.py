@@ -26,6 +26,7 @@ GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
 SIZE, CLASSES = 224, 1000
 KINDS = ("inference", "inference_graph", "train_step", "optimized")
 _ROUND_US = 30000  # of one contender
+_FEWEST_TURNS = 2  # in a round
 _TRAINING_ROUNDS = 3  # for each round of the others: steps differ more from one another
 
 
@@ -159,8 +160,8 @@ def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], 
 
 def _compared(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> Compared:
     compare(calls, device, 1, 3)  # cuDNN's and convx's choices, and memory
-    repeats, turn_us = turn_of(calls["torch"], device)
-    turns = max(1, round(_ROUND_US / turn_us))
+    repeats, turn_us = turn_of(calls.values(), device)
+    turns = max(_FEWEST_TURNS, round(_ROUND_US / turn_us))
     return compare(calls, device, rounds * turns, repeats)
 
 

@@ -48,7 +48,8 @@ def ways(model: nn.Module, x: Tensor, compiled: bool) -> tuple[dict[str, Any], O
     found: dict[str, Any] = {"torch": native}
     if compiled:
         mode = "reduce-overhead" if x.is_cuda else "default"
-        found["torch.compile"] = torch.compile(copy.deepcopy(model), mode=mode)
+        for name, backend in (("torch.compile", "inductor"), ("torch.compile, convx", "convx")):
+            found[name] = torch.compile(copy.deepcopy(model), backend=backend, mode=mode)
     assert optimized.report is not None
     return {**found, "converted": converted, "optimized": optimized}, optimized.report
 
@@ -64,7 +65,7 @@ def measure(model: nn.Module, x: Tensor, rounds: int, compiled: bool) -> tuple[l
                 calls[f"{name}, CUDA graph"] = captured(calls[name])
                 errors[f"{name}, CUDA graph"] = errors[name]
         compare(calls, x.device, 1, 3)
-        repeats, _ = turn_of(calls["torch"], x.device)
+        repeats, _ = turn_of(calls.values(), x.device)
         compared = compare(calls, x.device, rounds, repeats)
     rows = [
         Row(len(x), name, us, compared.over_first[name], errors[name]) for name, us in compared.us.items()
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch", default="1", help="images at once, several separated by commas (default: 1)"
     )
-    parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too, by inductor and by convx")
     parser.add_argument("--rounds", type=int, default=30, help="turns of each way (default: 30)")
     parser.add_argument("--json", type=Path, help="also write everything to this file")
     parser.add_argument("--html", type=Path, help="also write a page with it")

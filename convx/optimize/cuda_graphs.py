@@ -79,8 +79,7 @@ class CudaGraphs:
         """run(*tensors), by the graph for such tensors. model: whose weights run reads."""
         device = tensors[0].device
         key = (device, _settings(), *[(each.shape, each.stride(), each.dtype) for each in tensors])
-        # What is kept from a call in inference mode is there for calls outside of it too.
-        with self._lock, _on(device), torch.inference_mode(False), torch.no_grad():
+        with self._lock, _on(device):
             self._check_weights(model)
             self._follow(torch.cuda.current_stream(device))
             graph = self._captured.get(key) or self._capture(key, run, tensors)
@@ -99,7 +98,9 @@ class CudaGraphs:
             self._captured.popitem(last=False)
         if not self._captured:  # a pool that no graph has any more can't be captured into
             self._pool = torch.cuda.graph_pool_handle()
-        graph = self._captured[key] = _Captured(run, tensors, self._pool)
+        # What is kept from a call in inference mode is there for calls outside of it too.
+        with torch.inference_mode(False), torch.no_grad():
+            graph = self._captured[key] = _Captured(run, tensors, self._pool)
         return graph
 
     def _check_weights(self, model: nn.Module) -> None:

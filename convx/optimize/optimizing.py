@@ -27,7 +27,7 @@ from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.tune import records
 from convx.tune.choosing import choose
-from convx.tune.turns import compare
+from convx.tune.turns import compare, turn_of
 
 _LAYOUTS = ("auto", "as given", *FORMATS)
 _GAIN = 1.03  # that another candidate than the first has to have, which is what measurements differ by
@@ -196,7 +196,8 @@ def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
     tensors = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor))
     device = next((each.device for each in tensors), torch.device("cpu"))
     compare(calls, device, 1, 2)  # choices, packed filters and graphs are made
-    return compare(calls, device, _TURNS, 1).us
+    repeats, _ = turn_of(calls.values(), device)
+    return compare(calls, device, _TURNS, repeats).us
 
 
 def _choose(times: dict[str, float], candidates: list[str]) -> str:

@@ -71,7 +71,8 @@ def test_without_a_bar_where_tqdm_is_not(
 def test_compiled_too(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["bench", "benched_networks:small", "--size", "12", "--rounds", "1", "--device", "cpu"]
     assert main([*command, "--compile", "--quiet"]) == 0
-    assert "torch.compile" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "torch.compile " in printed and "torch.compile, convx" in printed
 
 
 @pytest.mark.parametrize(
