@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -13,10 +12,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from convx import operators
-from convx.dispatch.packed import optimizer_steps, version_of
+from convx.dispatch.packed import optimizer_steps, state_of, version_of
 from convx.optimize.folding import Norm, folded
-
-_version = attrgetter("_version")
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class KeptWeights:
         """makings: in the order of their inputs. examples: the graph's own, real or fake."""
         self._places = sorted({place for each in makings for place in each.places})
         self._lock = threading.Lock()
-        self._sources: list[Tensor] = []
+        self._sources: list[Tensor] = []  # held: no other tensor takes the place of one
         self._seen: Any = None  # of the sources when it was made; None where that can't be relied on
         self._is_on_gpu = any(examples[place].is_cuda for place in self._places)
         with unset_fake_temporarily(), torch.inference_mode(False):
@@ -121,8 +118,6 @@ class KeptWeights:
 
     def _is_current(self, sources: list[Tensor]) -> bool:
         if self._seen is None or self._is_captured():
-            return False
-        if not all(map(is_, sources, self._sources)):
             return False
         try:
             return bool(self._seen == _seen(sources))
@@ -151,5 +146,4 @@ class KeptWeights:
 
 
 def _seen(sources: list[Tensor]) -> Any:
-    """What a write changes, or another memory."""
-    return optimizer_steps(), list(map(_version, sources)), list(map(Tensor.data_ptr, sources))
+    return optimizer_steps(), state_of(sources)

@@ -111,6 +111,21 @@ def version_of(weight: Tensor) -> int | None:
         return None
 
 
+def state_of(tensors: list[Tensor]) -> int:
+    """Another number once one of them is written to, has other memory or is another tensor, as long as those
+    live. RuntimeError where one counts no writes.
+
+    >>> import torch
+    >>> weight = torch.ones(3)
+    >>> before = state_of([weight])
+    >>> state_of([weight]) == before, state_of([weight.mul_(2)]) == before
+    (True, False)
+    """
+    if _front is not None:
+        return _front.state_of(tensors)  # type: ignore[no-any-return]
+    return hash(tuple((id(each), each.data_ptr(), each._version) for each in tensors))
+
+
 class _Snapshot:
     """One weight as it is now, and its packed copies, by what the call that they are for is like.
 

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,13 +14,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from convx._arguments import tf32_setting
-from convx.dispatch.packed import version_of
+from convx.dispatch.packed import state_of, version_of
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
 from convx.optimize.check import copied
 from convx.tune.replays import captured
-
-_version = attrgetter("_version")
 
 
 class _Captured:
@@ -55,7 +52,7 @@ class CudaGraphs:
         self._captured: OrderedDict[Any, _Captured] = OrderedDict()
         self._pool: Any = None
         self._weights: list[Tensor] = []
-        self._versions: list[int] = []
+        self._state: int | None = None  # of the weights
         self._stream: torch.cuda.Stream | None = None  # of the last call
 
     def __len__(self) -> int:
@@ -109,11 +106,11 @@ class CudaGraphs:
             # Of those that were made in inference mode nobody counts writes.
             every = (*model.parameters(), *model.buffers())
             self._weights = [each for each in every if version_of(each) is not None]
-        versions = list(map(_version, self._weights))
-        if versions != self._versions:
+        state = state_of(self._weights)
+        if state != self._state:
             torch.cuda.synchronize()
             self._captured.clear()
-            self._versions = versions
+            self._state = state
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

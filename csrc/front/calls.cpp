@@ -70,6 +70,17 @@ uint64_t weights_forgotten() {
   return forgotten_weights;
 }
 
+uint64_t state_of(const py::list& tensors) {
+  size_t state = tensors.size();
+  for (const py::handle each : tensors) {
+    const Tensor& tensor = THPVariable_Unpack(each.ptr());
+    state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.unsafeGetTensorImpl()));
+    state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.const_data_ptr()));
+    state = c10::hash_combine(state, static_cast<size_t>(tensor._version()));
+  }
+  return state;
+}
+
 TensorKey::TensorKey(const Tensor& tensor)
     : rank(tensor.dim()), dtype(tensor.scalar_type()), device(tensor.device()) {
   std::copy_n(tensor.sizes().begin(), rank, sizes.begin());

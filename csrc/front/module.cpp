@@ -18,6 +18,7 @@ PYBIND11_MODULE(_front, module) {
       .def("__len__", &LayerCalls::size);
   module.def("conv2d", &convx::front::conv2d);
   module.def("register_derivative", &convx::front::register_derivative);
+  module.def("state_of", &convx::front::state_of);
   module.def("forget_plans", &convx::front::forget_plans);
   module.def("forget_weights", &convx::front::forget_weights);
 }
