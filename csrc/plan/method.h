@@ -51,8 +51,8 @@ struct Plan {
   int64_t packed_weight_bytes = 0;
   double predicted_us = 0;
   double beside_us = 0;  // of passes of their own over the result, which no measured time of the kernel has
-  // A form that a paper compares its idea with, slower by intent: for those who name it. auto and the
-  // method's name alone never mean it.
+  // For those who name it: a form that a paper compares its idea with, slower by intent, or that is no faster
+  // than another where this was measured. auto and the method's name alone never mean it.
   bool by_name_only = false;
   // The kernel makes sums alone; scale, bias, residual and activation are a pass of its own over them.
   bool finishes_apart = false;

@@ -126,6 +126,14 @@ def test_what_cudnn_fuses() -> None:
     assert not is_offered(device="mi300")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_cudnns_product_is_not_made_again(dtype: torch.dtype) -> None:
+    """In 16 bits and channels_last the convolution is the same product; by name there is the other."""
+    case = CASES[1].with_(batch=64, channels=64, filters=256)
+    plan = forms(case, dtype=dtype, channels_last=True)["native/matmul"]
+    assert plan.by_name_only and not forms(case, dtype=dtype)["native/matmul"].by_name_only
+
+
 def test_native_alone_is_torchs_convolution() -> None:
     """Also where a product is expected to be faster: a name means one thing."""
     core = _planning.core()
