@@ -55,9 +55,9 @@ def optimize(
     Batch norms go into the filters of the convolutions before them; activations and skip connections are done
     by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
     is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
-    blocks (1x1, depthwise, 1x1) of 16 bits by one kernel, in channels_last, where that is measured to be
-    faster than its three layers. On GPUs the whole is replayed as a CUDA graph. The copy is run on the
-    example input beside the model and checked against float64.
+    blocks (1x1, or the network's first convolution, then depthwise, 1x1) of 16 bits by one kernel, in
+    channels_last, where that is measured to be faster than its three layers. On GPUs the whole is replayed as
+    a CUDA graph. The copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode. What torch.fx can't follow, as
