@@ -18,9 +18,33 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convx
 from convx import dispatch
+from convx.dispatch import packed
 from convx.dispatch.packed import _MOST, PackedFilters, forget_all
 
 CHANNELS, FILTERS = 24, 40
+
+
+@pytest.mark.parametrize("has_front", [True, False])
+def test_the_state_of_tensors(has_front: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one for every write, other memory and other tensor, in each place."""
+    if not has_front:
+        monkeypatch.setattr(packed, "_front", None)
+    tensors = [torch.randn(3) for _ in range(4)]
+    seen = {packed.state_of(tensors)}
+    assert packed.state_of(list(tensors)) in seen
+    for place in range(4):
+        tensors[place].mul_(2)
+        seen.add(packed.state_of(tensors))
+        tensors[place].data = torch.randn(3)
+        seen.add(packed.state_of(tensors))
+        other = tensors[place].detach().clone()
+        seen.add(packed.state_of([*tensors[:place], other, *tensors[place + 1 :]]))
+    seen |= {packed.state_of(tensors[::-1]), packed.state_of(tensors[1:]), packed.state_of([])}
+    assert len(seen) == 1 + 3 * 4 + 3
+    with torch.inference_mode():
+        uncounted = torch.ones(2)
+    with pytest.raises(RuntimeError, match="version counter"):
+        packed.state_of([uncounted])
 
 
 def _layer(device: str = "cpu") -> convx.nn.Conv2d:

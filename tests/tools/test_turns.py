@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -32,6 +33,15 @@ def test_contenders_come_first_in_turn_without_the_collector() -> None:
     once = ["torch", "torch", "convx", "convx"]
     assert order == [*once, *reversed(once), *once] and gc.isenabled()
     assert compared.over_first["torch"] == (1, 1) and set(compared.us) == {"torch", "convx"}
+
+
+def test_the_fastest_decides_how_many_calls_are_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(calls: dict[str, Callable[[], float]], *_: object) -> turns.Compared:
+        return turns.Compared({name: call() for name, call in calls.items()}, {})
+
+    monkeypatch.setattr(turns, "compare", compare)
+    assert turns.turn_of([lambda: 2000.0, lambda: 100.0], CPU) == (30, 60000)
+    assert turns.turn_of([lambda: 50000.0], CPU) == (1, 50000)
 
 
 def test_the_sure_ratio_holds_the_true_one_nearly_always() -> None:
