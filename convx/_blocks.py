@@ -87,10 +87,7 @@ class InvertedResidual(nn.Module):
         self, input: Tensor, weights: tuple[Tensor | None, ...]
     ) -> tuple[str | None, Tensor | None]:
         """The plan, None for the layers, and the filters in its order."""
-        state = (
-            packed.generation(),
-            *((each.data_ptr(), each._version) for each in weights if each is not None),
-        )
+        state = packed.generation(), packed.state_of([each for each in weights if each is not None])
         key = (tuple(input.shape), input.dtype, is_channels_last(input), input.device)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state:

@@ -65,11 +65,11 @@ def rewrite(module: fx.GraphModule) -> Rewritten:
     """Changes the graph."""
     reader = RecordedReader(module)
     calls = list(reader.convolutions()) if operators.available else []
-    choices = [each for call in calls if (each := planning.choice(_chain(reader, call))) is not None]
+    choices = [each for call in calls if (each := planning.choice(grow(reader, call))) is not None]
     is_convxs = planning.are_faster(choices)
     rewriting, rows = _Rewriting(module.graph), []
     for call in calls:
-        chain = _chain(reader, call)
+        chain = grow(reader, call)
         chosen = planning.choice(chain) if is_convxs else None
         if chosen is not None and not chosen.is_torchs:
             rows.append(Row(call.node.name, chosen.plan, tuple(chain.fused)))
@@ -83,10 +83,6 @@ def rewrite(module: fx.GraphModule) -> Rewritten:
     keeps_layout = has_operators and not any(each.channels_last for each in choices)
     further = [value(node) for nodes in rewriting.made.values() for node in nodes]
     return Rewritten(tuple(rows), tuple(rewriting.made), tuple(further), keeps_layout)
-
-
-def _chain(reader: RecordedReader, call: Call) -> Chain[Call, fx.Node]:
-    return grow(reader, call)
 
 
 class _Rewriting:

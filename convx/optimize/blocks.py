@@ -76,42 +76,36 @@ def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
     return chain if _nothing_writes(reader, chain) else None
 
 
-def _is_pointwise(reader: Reader, node: fx.Node) -> bool:
+def _convolution(reader: Reader, node: fx.Node) -> FusedConv2d | None:
+    """One that is the same in both directions: of an odd filter, padded by half of it, without dilation."""
     layer = reader.layer(node)
     if not isinstance(layer, FusedConv2d) or node.kwargs:
+        return None
+    (height, width), stride = layer.kernel_size, pair("stride", layer.stride)
+    given: Any = layer.padding
+    if given in ("same", "valid"):
+        given = height // 2 if given == "same" else 0
+    is_padded = pair("padding", given) == (height // 2, height // 2)
+    is_square = height == width and height % 2 == 1 and stride[0] == stride[1]
+    return layer if is_square and is_padded and pair("dilation", layer.dilation) == (1, 1) else None
+
+
+def _is_pointwise(reader: Reader, node: fx.Node) -> bool:
+    layer = _convolution(reader, node)
+    if layer is None or layer.groups != 1:
         return False
-    return layer.groups == 1 and layer.kernel_size == (1, 1) and _has(layer, stride=1, padding=0)
+    return layer.kernel_size == (1, 1) and pair("stride", layer.stride) == (1, 1)
 
 
 def _is_first(reader: Reader, node: fx.Node) -> bool:
     """Of a network: a convolution of so few channels that its products are of patches."""
-    layer = reader.layer(node)
-    if not isinstance(layer, FusedConv2d) or node.kwargs or layer.groups != 1 or layer.in_channels > 4:
-        return False
-    height, width = layer.kernel_size
-    stride = pair("stride", layer.stride)[0]
-    return height == width > 1 and height % 2 == 1 and _has(layer, stride=stride, padding=height // 2)
+    layer = _convolution(reader, node)
+    return layer is not None and layer.groups == 1 and layer.in_channels <= 4 and layer.kernel_size != (1, 1)
 
 
 def _is_depthwise(reader: Reader, node: fx.Node) -> bool:
-    layer = reader.layer(node)
-    if not isinstance(layer, FusedConv2d) or node.kwargs:
-        return False
-    height, width = layer.kernel_size
-    is_depthwise = layer.groups == layer.in_channels == layer.out_channels
-    is_odd_square = height == width and height % 2 == 1
-    stride = pair("stride", layer.stride)[0]
-    return is_depthwise and is_odd_square and _has(layer, stride=stride, padding=height // 2)
-
-
-def _has(layer: FusedConv2d, stride: int, padding: int) -> bool:
-    """In both directions."""
-    given: Any = layer.padding
-    if given in ("same", "valid"):
-        given = padding if given == "same" else 0
-    is_dense = pair("dilation", layer.dilation) == (1, 1)
-    is_padded = pair("padding", given) == (padding, padding)
-    return is_dense and is_padded and pair("stride", layer.stride) == (stride, stride)
+    layer = _convolution(reader, node)
+    return layer is not None and layer.groups == layer.in_channels == layer.out_channels
 
 
 def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:

@@ -71,39 +71,41 @@ int64_t fitting(const DeviceTraits& device, const Tiling& t, const Geometry& g) 
                   device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve)));
 }
 
+// Of the depthwise stage: strips of a tile, and a warp's instructions for one strip of each lane.
+int64_t strips_of(const BlockProblem& p, const Tiling& t, const Shape& shape) {
+  return divide_up(t.tile_height, strip_rows(shape, static_cast<int>(p.filter))) *
+         divide_up(t.tile_width, shape.strip_columns);
+}
+
+double strip_instructions(const BlockProblem& p, const Shape& shape) {
+  const double rows = strip_rows(shape, static_cast<int>(p.filter)), columns = shape.strip_columns;
+  const double filter = static_cast<double>(p.filter), stride = static_cast<double>(p.stride);
+  const double loads = ((rows - 1) * stride + filter) * ((columns - 1) * stride + filter);
+  return rows * columns * (2 * filter * filter + 8) + 3 * loads + filter * filter + 40;
+}
+
 // Instructions that all warps of a block issue, for one step.
 double step_instructions(const BlockProblem& p, const Tiling& t, const Geometry& g, const Shape& shape) {
   const double pairs = static_cast<double>(t.chunk) / 16, warps = static_cast<double>(t.warps());
   const double depth_steps = static_cast<double>(g.depth) / 16;
   const double window_tiles = static_cast<double>(round_up(g.window_tiles, shape.expand_tiles));
   const double expand = window_tiles * pairs * (depth_steps * 3.2 + 38);
-  const double rows = strip_rows(shape, static_cast<int>(p.filter)), columns = shape.strip_columns;
-  const double filter = static_cast<double>(p.filter), stride = static_cast<double>(p.stride);
-  const double loads = ((rows - 1) * stride + filter) * ((columns - 1) * stride + filter);
-  const double strips = std::ceil(static_cast<double>(t.tile_height) / rows) *
-                        std::ceil(static_cast<double>(t.tile_width) / columns);
-  const double items = strips * static_cast<double>(t.chunk) / 2;
+  const double items = static_cast<double>(strips_of(p, t, shape) * t.chunk) / 2;
   const double turns = std::ceil(items / (warps * 32)) * warps;
-  const double of_strip = rows * columns * (2 * filter * filter + 8) + 3 * loads + filter * filter + 40;
   const double tiles = static_cast<double>(t.warps_down * shape.tiles_down * t.warps_across) *
                        std::ceil(shape.tiles_across / 2.0);
-  return expand + turns * of_strip + tiles * pairs * 3.5 + warps * 60;
+  return expand + turns * strip_instructions(p, shape) + tiles * pairs * 3.5 + warps * 60;
 }
 
 // Of blocks that each have a multiprocessor: what a warp does in each stage, one after the other, and what is
 // between them. Fitted to 4700 plans of MobileNetV2's blocks at batch 1 on an H200, to 12 % in the mean.
 double lone_block_cycles(const BlockProblem& p, const Tiling& t, const Geometry& g, const Shape& shape) {
-  const double filter = static_cast<double>(p.filter), stride = static_cast<double>(p.stride);
   const int64_t pairs = t.chunk / kMatrix, threads = t.warps() * 32;
   const double depth_steps = static_cast<double>(g.depth / kMatrix), tiles = shape.expand_tiles;
   const int64_t jobs = divide_up(divide_up(g.window_tiles, shape.expand_tiles) * pairs, t.warps());
   const double expand = static_cast<double>(jobs) * (depth_steps * (tiles * 2.5 + 4) + 40 + 20 * tiles);
-  const double rows = strip_rows(shape, static_cast<int>(p.filter)), columns = shape.strip_columns;
-  const double loads = ((rows - 1) * stride + filter) * ((columns - 1) * stride + filter);
-  const int64_t strips = divide_up(t.tile_height, strip_rows(shape, static_cast<int>(p.filter))) *
-                         divide_up(t.tile_width, shape.strip_columns);
-  const double depthwise = static_cast<double>(divide_up(strips * t.chunk / 2, threads)) *
-                           (rows * columns * (2 * filter * filter + 8) + 3 * loads + filter * filter + 40);
+  const int64_t turns = divide_up(strips_of(p, t, shape) * t.chunk / 2, threads);
+  const double depthwise = static_cast<double>(turns) * strip_instructions(p, shape);
   const double project = static_cast<double>(pairs) * (shape.tiles_down * shape.tiles_across * 1.5 + 20);
   const double chunks = static_cast<double>(g.rank_chunks);
   const double fetch = static_cast<double>(g.window_tiles * g.depth * 2) / static_cast<double>(threads);
