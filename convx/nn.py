@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.fx import Proxy
 
 from convx import functional
@@ -78,7 +78,7 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         packed = self._packed
-        if packed is not None and not is_compiling():
+        if packed is not None and not is_dynamo_compiling():
             result = packed.calls(self, input, packed)
             if result is not None:
                 return result  # type: ignore[no-any-return]

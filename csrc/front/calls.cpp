@@ -162,8 +162,15 @@ py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& ope
   Tensor result;
   {
     const py::gil_scoped_release others_run;
-    RECORD_FUNCTION("convx::convolve", std::vector<c10::IValue>());
-    result = convolve(prepared, operands.input, operands.weight, operands.bias, packed);
+    const auto convolved = [&] {
+      return convolve(prepared, operands.input, operands.weight, operands.bias, packed);
+    };
+    if (prepared->is_torchs) {  // whose function records itself
+      result = convolved();
+    } else {
+      RECORD_FUNCTION("convx::convolve", std::vector<c10::IValue>());
+      result = convolved();
+    }
   }
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
 }

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+
 namespace py = pybind11;
 
 namespace convx::front {
@@ -103,7 +105,6 @@ py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packe
   Attributes attributes;
   for (size_t i = 0; i < kAttributes; ++i) {
     attributes[i] = PyDict_GetItem(dict.ptr(), attribute_names()[i]);
-    if (!is_constant(attributes[i])) return py::none();
   }
   std::optional<Operands> operands = usual_operands(input, weight, bias);
   if (!operands) return py::none();
@@ -113,7 +114,10 @@ py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packe
     std::shared_ptr<Call> found = find(operands->key, attributes);
     const bool is_torchs = found && found->prepared && found->prepared->is_torchs;  // torch casts by itself
     if (operands->key.autocast && !is_torchs) cast.emplace(*operands);
-    if (!found) found = add(*operands, attributes, layer);
+    if (!found) {
+      if (!std::all_of(attributes.begin(), attributes.end(), is_constant)) return py::none();
+      found = add(*operands, attributes, layer);
+    }
     if (!found->prepared) return py::none();
     return run(found->prepared, *operands, packed_of(*found, *operands, packed));
   } catch (const std::exception&) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -408,3 +409,24 @@ def test_many_sizes_do_not_pile_up() -> None:
         x = _input(1, 6, size, 5)
         assert torch.equal(layer(x), _torchs(layer, x))
         assert 0 < len(kinds(layer)) <= _MOST
+
+
+def test_a_layers_calls_are_called_with_three_things() -> None:
+    calls = convx.nn.Conv2d(3, 4, 1)._packed.calls  # type: ignore[union-attr]
+    assert len(calls) == 0 and calls.kinds() == []
+    with pytest.raises(TypeError, match="a layer, its input and its PackedFilters"):
+        calls(None)
+    with pytest.raises(TypeError, match="a layer, its input and its PackedFilters"):
+        calls(None, None, packed=None)
+
+
+def test_layers_that_go_leave_nothing() -> None:
+    """The type is written by hand: what a layer remembers, and the memory of that, goes with it."""
+    kind = type(convx.nn.Conv2d(3, 4, 1)._packed.calls)  # type: ignore[union-attr]
+    before = sys.getrefcount(kind)
+    for _ in range(100):
+        layer = _layer()
+        layer(_input())
+        assert kinds(layer) == ["torch"]
+    del layer
+    assert sys.getrefcount(kind) == before
