@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,9 +111,10 @@ def version_of(weight: Tensor) -> int | None:
         return None
 
 
-def state_of(tensors: list[Tensor]) -> int:
-    """Another number once one of them is written to, has other memory or is another tensor, as long as those
-    live. RuntimeError where one counts no writes.
+def state_of(tensors: Sequence[Tensor | dict[str, Tensor | None]]) -> int:
+    """Another number once one of them is written to, has other memory, is to have a gradient or is another
+    tensor, as long as those live; of a module's _parameters, all that it has. RuntimeError where one counts
+    no writes.
 
     >>> import torch
     >>> weight = torch.ones(3)
@@ -123,7 +124,10 @@ def state_of(tensors: list[Tensor]) -> int:
     """
     if _front is not None:
         return _front.state_of(tensors)  # type: ignore[no-any-return]
-    return hash(tuple((id(each), each.data_ptr(), each._version) for each in tensors))
+    every = [each for some in tensors for each in (some.values() if isinstance(some, dict) else (some,))]
+    held = (each for each in every if each is not None)
+    found = [(id(each), each.data_ptr(), each._version, each.requires_grad) for each in held]
+    return hash((len(tensors), *found))
 
 
 class _Snapshot:

@@ -67,6 +67,7 @@ def summary(report: OptimizationReport) -> str:
         "convolution layers by convx": f"{run} of {len(report.rows)}",
         "layout": report.layout,
         "CUDA graph": "yes" if report.cuda_graphs else "no",
+        "images one by one": "yes" if report.by_image else "no",
         "error natively": f"{report.native_error:.1e}",
         "error optimized": f"{report.optimized_error:.1e}",
     }

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
 from convx.optimize.blocks import read_in_any_layout
+from convx.optimize.cpu_programs import CpuPrograms
 from convx.optimize.cuda_graphs import CudaGraphs
 from convx.optimize.inputs import Inputs
 from convx.optimize.report import OptimizationReport
@@ -26,9 +27,11 @@ class OptimizedModel(nn.Module):
     arguments have to be those of the example, for the model may do something else with others
     (convx.InvalidArgument says so). On a GPU, where no gradient is needed, a call replays a
     CUDA graph: the first call with inputs of a new kind (sizes, strides, dtype) captures one, and the least
-    recently used is given up where there are more than asked for. Results are the caller's own. Weights may
-    be written to: graphs are captured anew then. Copies, pickles and state_dict work as of any module; the
-    state_dict has the folded weights.
+    recently used is given up where there are more than asked for. On a CPU, convolutions that follow one
+    another are one call of C++, in memory that the model keeps; the first call with inputs of a new kind
+    prepares it, and hooks that layers get later are not called there. Results are the caller's own. Weights
+    may be written to: what was captured or prepared is made anew then. Copies, pickles and state_dict work as
+    of any module; the state_dict has the folded weights.
 
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
@@ -38,13 +41,22 @@ class OptimizedModel(nn.Module):
             machine and with versions like those here.
     """
 
-    def __init__(self, network: nn.Module, inputs: Inputs | None, layout: str, graphs: int) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Inputs | None,
+        layout: str,
+        graphs: int,
+        *,
+        by_image: bool = False,
+    ) -> None:
         super().__init__()
         self.network = network
         self.layout = layout
         self.report: OptimizationReport | None = None
         self.choices: tuple[Record, ...] = ()
         self.graphs = CudaGraphs(graphs)
+        self.programs = CpuPrograms(by_image)
         self._inputs = inputs  # that network takes; None where it takes what the model does
         self._read_in_any_layout: frozenset[int] = frozenset()
         if isinstance(network, fx.GraphModule):
@@ -71,10 +83,13 @@ class OptimizedModel(nn.Module):
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:
-            return self.network(*args, **kwargs)
+            return self._compute(*args, **kwargs)
         given = "channels_last" if any(map(is_channels_last_image, tree_leaves((args, kwargs)))) else "nchw"
         args, kwargs = self.in_own_layout(args, kwargs)
-        return _in_layout(self.network(*args, **kwargs), given)
+        return _in_layout(self._compute(*args, **kwargs), given)
+
+    def _compute(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network(*args, **kwargs) if kwargs else self.programs.call(self.network, args)
 
     def in_own_layout(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """What network reads: images in its layout, but for those of which a kernel reads either."""
@@ -94,12 +109,16 @@ class OptimizedModel(nn.Module):
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        self.graphs.forget()
+        self._forget()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        self.graphs.forget()
+        self._forget()
         return super().load_state_dict(*args, **kwargs)
+
+    def _forget(self) -> None:
+        self.graphs.forget()
+        self.programs.forget()
 
 
 def is_channels_last_image(value: Any) -> bool:

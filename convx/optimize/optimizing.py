@@ -118,6 +118,11 @@ def _optimized(
     candidates = {
         name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
     }
+    if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
+        candidates |= {
+            f"{name} by image": OptimizedModel(each.network, network.inputs, name, graphs, by_image=True)
+            for name, each in candidates.items()
+        }
     if tune:
         for each in candidates.values():
             each.choices = choose(each.network, *_given(each, args, kwargs))
@@ -138,6 +143,7 @@ def _optimized(
         reason=network.reason,
         layout=optimized.layout,
         cuda_graphs=len(optimized.graphs) > 0,
+        by_image=optimized.programs.by_image,
         native_us=times["native"],
         optimized_us=times[chosen],
         native_error=reference.error,
@@ -205,10 +211,19 @@ def _choose(times: dict[str, float], candidates: list[str]) -> str:
     return min([own, *others], key=lambda name: times[name] * (1.0 if name == own else _GAIN))
 
 
+def _is_batch_on_cpu(args: Any, kwargs: Any) -> bool:
+    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    images = [each for each in tensors if each.dim() == 4]
+    return bool(images) and len(images[0]) > 1 and all(each.device.type == "cpu" for each in tensors)
+
+
 def _given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
-    """What its network is called with, positional and keyword arguments."""
-    given = optimized.arguments(args, kwargs)
-    return optimized.in_own_layout(*given)
+    """What its network is called with, positional and keyword arguments; by image, for one."""
+    args, kwargs = optimized.in_own_layout(*optimized.arguments(args, kwargs))
+    if not optimized.programs.by_image:
+        return args, kwargs
+    batch = max(len(each) for each in args if each.dim() > 0)
+    return [each[:1] if each.dim() > 0 and len(each) == batch else each for each in args], kwargs
 
 
 def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:

@@ -46,6 +46,8 @@ class OptimizationReport:
     """Of the results for the example input, against float64, in the norm over all; nan where the model can't
     be run in float64, and optimized_error is the distance between the two models then."""
     optimized_error: float
+    by_image: bool = False
+    """Whether a batch's images go through the convolutions one by one (on CPUs); rows are of one then."""
 
     @property
     def times_faster(self) -> float:
@@ -72,7 +74,7 @@ class OptimizationReport:
         lines = [*aligned(table)]
         if self.reason:
             lines.append(f"nothing is fused: {self.reason}")
-        graphs = ", as a CUDA graph" if self.cuda_graphs else ""
+        graphs = ", as a CUDA graph" if self.cuda_graphs else ", image by image" if self.by_image else ""
         lines += [
             f"{len(self.rows) - len(self.left)} of {len(self.rows)} convolution layers run by convx, "
             f"layout {self.layout}{graphs}",

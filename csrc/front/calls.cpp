@@ -40,7 +40,8 @@ struct PreparedKey {
     const Geometry &g = asked.geometry, &h = other.asked.geometry;
     return call == other.call && packs_each_call == other.packs_each_call && g.stride == h.stride &&
            g.padding == h.padding && g.dilation == h.dilation && g.groups == h.groups &&
-           asked.activation == other.asked.activation && asked.algorithm == other.asked.algorithm;
+           asked.activation == other.asked.activation && asked.algorithm == other.asked.algorithm &&
+           asked.residual == other.asked.residual;
   }
 };
 
@@ -72,11 +73,21 @@ uint64_t weights_forgotten() {
 
 uint64_t state_of(const py::list& tensors) {
   size_t state = tensors.size();
-  for (const py::handle each : tensors) {
-    const Tensor& tensor = THPVariable_Unpack(each.ptr());
+  const auto see = [&state](PyObject* each) {
+    if (each == Py_None) return;
+    const Tensor& tensor = THPVariable_Unpack(each);
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.unsafeGetTensorImpl()));
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.const_data_ptr()));
     state = c10::hash_combine(state, static_cast<size_t>(tensor._version()));
+    state = c10::hash_combine(state, static_cast<size_t>(tensor.requires_grad()));
+  };
+  for (const py::handle each : tensors) {
+    if (!PyDict_Check(each.ptr())) {
+      see(each.ptr());
+      continue;
+    }
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(each.ptr(), &place, &name, &value);) see(value);
   }
   return state;
 }

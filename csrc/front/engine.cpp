@@ -37,17 +37,6 @@ bool suggests_channels_last(const Tensor& tensor) {
   return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
 
-at::MemoryFormat format_of(const Prepared& prepared) {
-  return prepared.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-}
-
-// Dense in the layout, and where the kernels' vector loads can begin.
-Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format) {
-  if (!tensor.is_contiguous(format)) return tensor.contiguous(format);
-  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return address % prepared.library->alignment == 0 ? tensor : tensor.clone();
-}
-
 // Both sides alike: all that torch's convolution can do.
 bool torch_pads(const Geometry& geometry) {
   return geometry.padding[0] == geometry.padding[1] && geometry.padding[2] == geometry.padding[3];
@@ -83,29 +72,6 @@ at::IntArrayRef axes(const std::array<int64_t, 2>& pair, int64_t rank) {
   return {pair.data() + (4 - rank), static_cast<size_t>(rank - 2)};
 }
 
-// Launches a step's kernel, with the workspace and the packed filters that it asks for. They may be given
-// back when the launch is queued: torch's allocator orders their reuse by stream.
-void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& input,
-            const Tensor& packed) {
-  const Plan& plan = *step.plan;
-  const auto bytes = input.options().dtype(at::kByte);
-  const int index = input.device().index();
-  Tensor workspace, filters = packed;
-  if (plan.workspace_bytes > 0) {
-    workspace = at::empty({plan.workspace_bytes}, bytes);
-    pointers.workspace = workspace.mutable_data_ptr();
-  }
-  if (!plan.packing.empty()) {
-    if (!filters.defined()) {
-      filters = at::empty({plan.packed_weight_bytes}, bytes);
-      prepared.library->pack_weight(plan, step.problem, pointers.weight, filters.mutable_data_ptr(), index);
-      pointers.packed_just_now = true;
-    }
-    pointers.packed_weight = filters.const_data_ptr();
-  }
-  prepared.library->launch(plan, step.problem, pointers, index);
-}
-
 // torch's convolution, and what that does not do of the epilogue.
 Tensor run_torchs_forward(const Prepared& prepared, const Tensor& input, const Tensor& weight,
                           const std::optional<Tensor>& bias) {
@@ -124,6 +90,39 @@ Tensor run_torchs_forward(const Prepared& prepared, const Tensor& input, const T
 }
 
 }  // namespace
+
+at::MemoryFormat format_of(const Prepared& prepared) {
+  return prepared.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format) {
+  if (!tensor.is_contiguous(format)) return tensor.contiguous(format);
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  return address % prepared.library->alignment == 0 ? tensor : tensor.clone();
+}
+
+// Workspace and filters may be given back when the launch is queued: torch's allocator orders their reuse by
+// stream.
+void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& like,
+            const Tensor& packed) {
+  const Plan& plan = *step.plan;
+  const auto bytes = like.options().dtype(at::kByte);
+  const int index = like.device().index();
+  Tensor workspace, filters = packed;
+  if (plan.workspace_bytes > 0) {
+    workspace = at::empty({plan.workspace_bytes}, bytes);
+    pointers.workspace = workspace.mutable_data_ptr();
+  }
+  if (!plan.packing.empty()) {
+    if (!filters.defined()) {
+      filters = at::empty({plan.packed_weight_bytes}, bytes);
+      prepared.library->pack_weight(plan, step.problem, pointers.weight, filters.mutable_data_ptr(), index);
+      pointers.packed_just_now = true;
+    }
+    pointers.packed_weight = filters.const_data_ptr();
+  }
+  prepared.library->launch(plan, step.problem, pointers, index);
+}
 
 std::optional<int64_t> tf32_setting(const Tensor& input) {
   if (!input.is_cuda() || input.scalar_type() != at::kFloat) return 0;
@@ -198,6 +197,8 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   p.layout = made->channels_last ? Layout::nhwc : Layout::nchw;
   p.epilogue.activation = made->activation;
   p.epilogue.has_bias = bias.has_value();
+  p.epilogue.has_residual = asked.residual != Residual::none;
+  p.epilogue.residual_after_activation = asked.residual == Residual::after;
   p.packs_each_call = packs_each_call;
   try {
     set_tf32(p, *tf32);
@@ -221,8 +222,8 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
     return made->forward.by == who && (!(wanted & kInput) || made->input_grad.by == who) &&
            (!(wanted & kWeight) || made->weight_grad.by == who);
   };
-  made->is_torchs =
-      all_by(By::torch) && made->activation == Activation::none && (wanted != 0 || !adds_bias_apart(*made));
+  made->is_torchs = all_by(By::torch) && made->activation == Activation::none &&
+                    asked.residual == Residual::none && (wanted != 0 || !adds_bias_apart(*made));
   // The result of the operators would be a view of their image.
   if (rank == 3 && made->forward.by == By::operators) return {};
   return made;

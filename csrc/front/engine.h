@@ -56,15 +56,23 @@ struct Prepared : torch::CustomClassHolder {
   bool packs() const { return forward.by == By::kernel && !forward.plan->packing.empty(); }
 };
 
+at::MemoryFormat format_of(const Prepared& prepared);
+// The tensor, or a copy of it, dense in the format and where the kernels' vector loads can begin.
+Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format);
+
 // What torch's settings let be rounded to TF32, as the operators take it; none where it can't be told.
 std::optional<int64_t> tf32_setting(const Tensor& input);
 // The part of it that is of matrix products; that they may, where it can't be told.
 int64_t products_setting();
 
+// A tensor like the result that is added to the sums, or after the activation.
+enum class Residual { none, before, after };
+
 struct Asked {
   Geometry geometry;
   Activation activation = Activation::none;
   std::string algorithm;
+  Residual residual = Residual::none;  // of calls that want no gradients
 };
 
 // Null where a call of this kind is the operators'.
@@ -87,6 +95,10 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
 // is not given it needs the sizes alone.
 std::tuple<Tensor, Tensor, Tensor> run_torchs_backward(const Prepared& prepared, const Tensor& output_grad,
                                                        const Tensor& input, const Tensor& weight, int mask);
+// Launches a step's kernel, with the workspace and the packed filters that it asks for. like: a tensor of its
+// dtype and device.
+void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& like,
+            const Tensor& packed);
 Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight);
 Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad);
 

@@ -1,16 +1,33 @@
 // convx._front: how calls reach kernels without Python.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "front/calls.h"
+#include "front/chain.h"
 #include "front/derivatives.h"
 #include "front/layer_type.h"
 
 namespace py = pybind11;
+using convx::front::Chain;
+using convx::front::Link;
 
 PYBIND11_MODULE(_front, module) {
   module.doc() = "The way from a layer to a kernel without Python, for the torch that it was built beside.";
   module.attr("LayerCalls") = convx::front::layer_calls_type();
+  py::class_<Link, std::shared_ptr<Link>>(module, "Link", "A layer's call, prepared.")
+      .def_property_readonly("is_torchs", &Link::is_torchs);
+  py::class_<Chain>(module, "Chain", "Prepared calls of layers that follow one another.")
+      .def(py::init([](std::vector<std::shared_ptr<Link>> links,
+                       const std::vector<std::pair<int64_t, int64_t>>& reads, int64_t given,
+                       std::vector<int64_t> outputs, bool by_image) {
+        std::vector<Chain::Reads> read;
+        for (const auto& [input, residual] : reads) read.push_back({input, residual});
+        return Chain(std::move(links), std::move(read), given, std::move(outputs), by_image);
+      }))
+      .def_property_readonly("bytes", &Chain::bytes)
+      .def("run", &Chain::run, py::call_guard<py::gil_scoped_release>());
+  module.def("link", &convx::front::link);
   module.def("conv2d", &convx::front::conv2d);
   module.def("register_derivative", &convx::front::register_derivative);
   module.def("state_of", &convx::front::state_of);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ import torch
 from planned import algorithms_of
 from processes import run_python
 from reference import DTYPES, OPERATIONS, Case, Dense, make
+from steady import LEAST_BYTES, assert_steady
 from torch import Tensor, nn
 
 import convx
 
-CALLS = 200
-# Operands and results of 32 kB and more in all but the filters, the least that a lost tensor would show as.
+# Operands and results of 32 kB (LEAST_BYTES) and more in all but the filters.
 CASES = [
     Case(batch=1, channels=64, height=16, width=16),
     Case(batch=1, channels=64, height=32, width=16, stride=(2, 1), padding=(1, 0, 1, 1)),
@@ -28,39 +27,12 @@ CASES = [
     Dense(batch=1, channels=64, filters=64, height=16, width=16, filter=(1, 1), padding=(0, 0, 0, 0)),
     Dense(batch=2, channels=64, filters=64, height=16, width=16, filter=(1, 1), padding=(0, 0, 0, 0)),
 ]
-LEAST_BYTES = 32768
 
 
 @pytest.fixture(autouse=True)
 def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are there by what torch's settings allow."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
-def used(device: str) -> int:
-    """Bytes of memory: of the process on a CPU, of torch's allocator on a GPU."""
-    if device == "cpu":
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    torch.cuda.synchronize()
-    return int(torch.cuda.memory_allocated())
-
-
-def assert_steady(call: Callable[[], Any], device: str, what: str, bytes_a_call: int = LEAST_BYTES) -> None:
-    """A process's size moves with its allocator, once or twice, by less than a quarter of what one lost
-    tensor a call comes to; what is lost is lost in every series of calls."""
-    allowed = CALLS * bytes_a_call // 4 if device == "cpu" else 0
-    for _ in range(20):
-        call()
-    grown = []
-    for _ in range(3):
-        before = used(device)
-        for _ in range(CALLS):
-            call()
-        grown.append(used(device) - before)
-        if grown[-1] <= allowed:
-            return
-    raise AssertionError(f"{what}: {grown} bytes more in {CALLS} calls each")
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, for the process's size")

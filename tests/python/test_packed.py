@@ -39,8 +39,16 @@ def test_the_state_of_tensors(has_front: bool, monkeypatch: pytest.MonkeyPatch) 
         seen.add(packed.state_of(tensors))
         other = tensors[place].detach().clone()
         seen.add(packed.state_of([*tensors[:place], other, *tensors[place + 1 :]]))
+        tensors[place].requires_grad_()
+        seen.add(packed.state_of(tensors))
+        tensors[place].requires_grad_(False)
     seen |= {packed.state_of(tensors[::-1]), packed.state_of(tensors[1:]), packed.state_of([])}
-    assert len(seen) == 1 + 3 * 4 + 3
+    assert len(seen) == 1 + 4 * 4 + 3
+    held = torch.nn.Linear(2, 3)._parameters
+    before = packed.state_of([held])
+    assert before == packed.state_of([held])
+    held["bias"] = None
+    assert packed.state_of([held]) != before
     with torch.inference_mode():
         uncounted = torch.ones(2)
     with pytest.raises(RuntimeError, match="version counter"):

@@ -1,0 +1,235 @@
+"""What a graph does on a CPU for each kind of input that it meets: its convolutions in chains of C++."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from convx import _libraries
+from convx._arguments import padding_2d, pair
+from convx.dispatch import packed
+from convx.dispatch.situation import Situation, situation
+from convx.operators import autocast
+from convx.optimize.layers import FusedConv2d
+
+_front = _libraries.front()
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One node that Python calls, or a chain of layers that it need not come between."""
+
+    run: Callable[..., Any]  # of the values there are
+    results: tuple[fx.Node, ...]
+    done: tuple[fx.Node, ...]  # values that nobody reads after it
+    layers: tuple[fx.Node, ...] = ()  # of a chain
+
+
+@dataclass
+class _Program:
+    steps: list[_Step]
+    bytes: int  # of the memory that its chains work in
+
+
+class CpuPrograms:
+    """The most recently used programs of one model, and the memory that all of them work in. Copies and
+    pickles begin without any.
+
+    A program holds what was prepared for a kind of input and for the weights as they were: written to, they
+    get another one. One call at a time has the memory; others meanwhile go layer by layer.
+    """
+
+    _MOST = 8
+
+    def __init__(self, by_image: bool = False) -> None:
+        self.by_image = by_image  # whether the images of a batch go through chains one by one
+        self.forget()
+
+    def forget(self) -> None:
+        """After weights have been replaced by other tensors."""
+        self._lock = threading.Lock()
+        self._programs: OrderedDict[Any, _Program] = OrderedDict()
+        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._weights: list[dict[str, Tensor | None]] | None = None  # of layers that may be in chains
+        self._state: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def __reduce__(self) -> tuple[type[CpuPrograms], tuple[bool]]:
+        return CpuPrograms, (self.by_image,)
+
+    def call(self, network: nn.Module, tensors: Sequence[Any]) -> Any:
+        """network(*tensors)."""
+        if not _can_serve(network, tensors) or not self._lock.acquire(blocking=False):
+            return network(*tensors)
+        try:
+            return self._call(network, tensors)  # type: ignore[arg-type]
+        finally:
+            self._lock.release()
+
+    def _call(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        self._check_weights(network)
+        if self._state is None:
+            return network(*tensors)
+        shapes = [(each.shape, each.stride(), each.dtype) for each in tensors]
+        key = (packed.generation(), torch.get_num_threads(), torch.is_grad_enabled(), *shapes)
+        program = self._programs.get(key)
+        if program is None:
+            return self._record(key, network, tensors)
+        self._programs.move_to_end(key)
+        values: dict[fx.Node, Any] = dict(zip(_placeholders(network), tensors, strict=True))
+        for step in program.steps:
+            results = step.run(values, self._memory)
+            values.update(zip(step.results, results, strict=True))
+            for each in step.done:
+                del values[each]
+        return values.popitem()[1]
+
+    def _record(self, key: Any, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        while len(self._programs) >= self._MOST:
+            self._programs.popitem(last=False)
+        recorder = _Recorder(network, self.by_image)
+        result = recorder.run(*tensors)
+        program = self._programs[key] = recorder.program()
+        if program.bytes > self._memory.numel():
+            self._memory = torch.empty(program.bytes, dtype=torch.uint8)
+        return result
+
+    def _check_weights(self, network: nn.Module) -> None:
+        """Programs hold packed filters."""
+        if self._weights is None:
+            layers = (each for each in network.modules() if isinstance(each, FusedConv2d))
+            self._weights = [each._parameters for each in layers]  # type: ignore[misc]
+        try:
+            state = packed.state_of(self._weights)
+        except RuntimeError:  # of those that were made in inference mode nobody counts writes
+            self._state = None
+            return
+        if state != self._state:
+            self._programs.clear()
+            self._state = state
+
+
+def _can_serve(network: nn.Module, tensors: Sequence[Any]) -> bool:
+    """A graph, of CPU tensors, with nothing about that wants to see operators."""
+    if _front is None or not tensors or not isinstance(network, fx.GraphModule):
+        return False
+    if situation(*tensors) is not Situation.PLAIN or any(each.device.type != "cpu" for each in tensors):
+        return False
+    return not autocast.is_on("cpu")
+
+
+def _placeholders(network: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in network.graph.nodes if node.op == "placeholder"]
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a graph, and prepares its convolutions for tensors like those that come by."""
+
+    def __init__(self, network: fx.GraphModule, by_image: bool) -> None:
+        super().__init__(network)
+        self._nodes = list(network.graph.nodes)
+        self.extra_traceback = False  # errors are the model's
+        self._by_image = by_image
+        self._links: dict[fx.Node, Any] = {}
+        self._batches: dict[fx.Node, int] = {}
+
+    def run_node(self, node: fx.Node) -> Any:
+        result = super().run_node(node)  # which says what is wrong with it
+        link = self._link(node, result) if node.op == "call_module" else None
+        if link is not None:
+            self._links[node], self._batches[node] = link, len(result)
+        return result
+
+    def _link(self, node: fx.Node, result: Any) -> Any:
+        layer = self.fetch_attr(str(node.target))
+        if (
+            type(layer) is not FusedConv2d
+            or node.kwargs
+            or layer.padding_mode != "zeros"
+            or _has_hooks(layer)
+        ):
+            return None
+        images = [self.env[each] for each in node.args]  # type: ignore[index]
+        if images[0].dim() != 4 or any(each.shape != result.shape for each in images[1:]):
+            return None
+        if not self._by_image:
+            return _link(layer, *images)
+        return _link(layer, *(each[:1] for each in images))
+
+    def program(self) -> _Program:
+        self.env.clear()
+        last_use = {used: node for node in self._nodes for used in node.all_input_nodes}
+        program = _Program([], 0)
+        run: list[fx.Node] = []
+        for node in self._nodes:
+            if run and (node not in self._links or self._batches[node] != self._batches[run[0]]):
+                self._add_chain(program, run, last_use)
+                run = []
+            if node in self._links:
+                run.append(node)
+            elif node.op != "placeholder":
+                program.steps.append(self._called(node, last_use))
+        return program
+
+    def _called(self, node: fx.Node, last_use: dict[fx.Node, fx.Node]) -> _Step:
+        target: Any = getattr(self, node.op)
+        if node.op == "call_module":
+            layer = self.fetch_attr(str(node.target))
+
+            def target(name: Any, args: Any, kwargs: Any) -> Any:
+                return layer(*args, **kwargs)
+
+        def run(values: dict[fx.Node, Any], memory: Tensor) -> tuple[Any]:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            return (target(node.target, args, kwargs),)
+
+        done = tuple(each for each in node.all_input_nodes if last_use[each] is node)
+        return _Step(run, (node,), done)
+
+    def _add_chain(self, program: _Program, run: list[fx.Node], last_use: dict[fx.Node, fx.Node]) -> None:
+        inside = set(run)
+        reads = [each for node in run for each in node.all_input_nodes if each not in inside]
+        given = tuple(dict.fromkeys(reads))
+        places = {node: place for place, node in enumerate((*given, *run))}
+        results = tuple(node for node in run if any(user not in inside for user in node.users))
+        operands = [
+            (places[node.args[0]], places[node.args[1]] if len(node.args) > 1 else -1)  # type: ignore[index]
+            for node in run
+        ]
+        links = [self._links[node] for node in run]
+        chain = _front.Chain(links, operands, len(given), [places[each] for each in results], self._by_image)  # type: ignore[union-attr]
+
+        def call(values: dict[fx.Node, Any], memory: Tensor) -> Any:
+            return chain.run([values[each] for each in given], memory)
+
+        done = tuple(each for each in given if last_use[each] in inside)
+        program.steps.append(_Step(call, results, done, tuple(run)))
+        program.bytes = max(program.bytes, chain.bytes)
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)
+
+
+def _link(layer: FusedConv2d, input: Tensor, residual: Tensor | None = None) -> Any:
+    """The layer's call with such tensors, prepared; None where it has to be made by the layer."""
+    stride, dilation = pair("stride", layer.stride), pair("dilation", layer.dilation)
+    padding = padding_2d(layer.padding, layer.weight.shape, stride, dilation)
+    rest = (stride, padding, dilation, layer.groups, layer.activation, layer.algorithm)
+    after = layer.residual_after_activation
+    operands = (input, layer.weight, layer.bias)
+    filters = None
+    if layer._packed is not None:
+        layer._packed.keeps = True
+        tf32 = 0  # which CPUs have not
+        kept = {"residual": residual, "residual_after_activation": after}
+        filters = layer._packed.of(*operands, *rest, tf32, **kept)  # type: ignore[arg-type]
+    return _front.link(*operands, residual, after, *rest, filters)  # type: ignore[union-attr]

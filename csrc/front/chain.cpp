@@ -1,0 +1,211 @@
+#include "front/chain.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/MemoryFormat.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "front/calls.h"
+
+namespace py = pybind11;
+
+namespace convx::front {
+namespace {
+
+constexpr int64_t kLine = 64;  // bytes of a cache line, which no two values share
+
+int64_t result_bytes(const Link& link) {
+  const ConvProblem& p = link.prepared->forward.problem;
+  const int64_t bytes = p.output_elements() * element_size(p.dtype);
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+bool is_in_format(const Prepared& prepared, const Tensor& tensor) {
+  return tensor.is_contiguous(format_of(prepared));
+}
+
+}  // namespace
+
+py::object link(py::handle input, py::handle weight, py::handle bias, py::handle residual,
+                bool residual_after_activation, const std::array<int64_t, 2>& stride,
+                const std::array<int64_t, 4>& padding, const std::array<int64_t, 2>& dilation, int64_t groups,
+                const std::string& activation, const std::string& algorithm, py::handle packed) {
+  const std::optional<Operands> operands = usual_operands(input, weight, bias);
+  if (!operands || operands->key.wanted != 0 || operands->key.autocast) return py::none();
+  const bool adds = !residual.is_none();
+  Asked asked = {
+      {stride, padding, dilation, groups}, parse_activation(activation), algorithm, Residual::none};
+  if (adds) asked.residual = residual_after_activation ? Residual::after : Residual::before;
+  auto made = std::make_shared<Link>();
+  made->prepared = prepare(operands->input, operands->weight, operands->bias, asked, 0, packed.is_none());
+  const Prepared* const p = made->prepared.get();
+  if (p == nullptr || p->backend != Backend::cpu || !is_in_format(*p, operands->input)) return py::none();
+  if (p->forward.by != By::kernel && (p->forward.by != By::torch || adds)) return py::none();
+  if (p->forward.plan->finishes_apart || p->after != Activation::none) return py::none();
+  if (adds) {
+    const Tensor& added = THPVariable_Unpack(residual.ptr());
+    const bool is_like = added.sizes() == at::IntArrayRef(p->result_sizes) &&
+                         added.dtype() == operands->input.dtype() && is_in_format(*p, added);
+    if (!is_like) return py::none();
+  }
+  // As the kernels read them, for as long as the weights stay as they are: the caller looks.
+  made->weight = p->forward.by == By::torch ? operands->weight
+                                            : dense(*p, operands->weight, at::MemoryFormat::Contiguous);
+  if (operands->bias) made->bias = operands->bias->contiguous();
+  if (!packed.is_none()) made->packed = THPVariable_Unpack(packed.ptr());
+  if (p->packs() && !made->packed.defined()) return py::none();
+  return py::cast(made);
+}
+
+Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads, int64_t given,
+             std::vector<int64_t> outputs, bool by_image)
+    : links_(std::move(links)),
+      reads_(std::move(reads)),
+      given_(given),
+      outputs_(std::move(outputs)),
+      by_image_(by_image) {
+  const auto count = static_cast<int64_t>(links_.size()), values = given_ + count;
+  if (reads_.size() != links_.size()) throw std::invalid_argument("a chain's links read something each");
+  last_use_.assign(values, -1);
+  for (int64_t i = 0; i < count; ++i) {
+    const Link& link = *links_[i];
+    if (by_image_ && link.prepared->forward.problem.batch != 1) {
+      throw std::invalid_argument("by image, links are prepared for one");
+    }
+    if (link.adds_residual() != (reads_[i].residual >= 0)) {
+      throw std::invalid_argument("a link was prepared with a residual or without");
+    }
+    for (const int64_t value : {reads_[i].input, reads_[i].residual}) {
+      if (value < -1 || value >= given_ + i || reads_[i].input < 0) {
+        throw std::invalid_argument("a link reads what there is before it");
+      }
+      if (value < 0) continue;
+      last_use_[value] = i;
+      if (value < given_) continue;
+      const Prepared& source = *links_[value - given_]->prepared;
+      const auto& wanted =
+          value == reads_[i].input ? link.prepared->input_sizes : link.prepared->result_sizes;
+      if (source.result_sizes != wanted || source.channels_last != link.prepared->channels_last) {
+        throw std::invalid_argument("a link reads tensors like those that it was prepared for");
+      }
+    }
+  }
+  for (const int64_t value : outputs_) {
+    if (value < given_ || value >= values) throw std::invalid_argument("a chain's outputs are its links'");
+    last_use_[value] = count;
+  }
+  place();
+}
+
+// Lowest places first: each result where nothing lies that is read in that time.
+void Chain::place() {
+  struct Taken {
+    int64_t begin, end, last_use;
+  };
+  std::vector<Taken> taken;
+  offsets_.assign(links_.size(), -1);
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const int64_t now = static_cast<int64_t>(i), last_use = std::max(last_use_[given_ + now], now);
+    if (is_output(i) || links_[i]->is_torchs()) continue;
+    const auto is_over = [now](const Taken& each) { return each.last_use < now; };
+    taken.erase(std::remove_if(taken.begin(), taken.end(), is_over), taken.end());
+    const int64_t size = result_bytes(*links_[i]);
+    int64_t begin = 0;
+    auto next = taken.begin();
+    for (; next != taken.end() && next->begin < begin + size; ++next) begin = next->end;
+    taken.insert(next, {begin, begin + size, last_use});
+    offsets_[i] = begin;
+    bytes_ = std::max(bytes_, begin + size);
+  }
+}
+
+Tensor Chain::tensor_of(const Value& value, int64_t index) const {
+  if (value.tensor.defined()) return value.tensor;
+  const Link& link = *links_[index - given_];
+  const auto& sizes = link.prepared->result_sizes;
+  const auto options = link.weight.options();
+  if (!link.prepared->channels_last) return at::from_blob(value.data, sizes, options);
+  const auto strides = c10::get_channels_last_strides_2d(sizes);
+  return at::from_blob(value.data, sizes, strides, options);
+}
+
+char* Chain::address_of(Value& value, const Prepared& reader) {
+  if (value.data == nullptr) {
+    value.tensor = dense(reader, value.tensor, format_of(reader));
+    value.data = static_cast<char*>(const_cast<void*>(value.tensor.const_data_ptr()));
+  }
+  return value.data;
+}
+
+void Chain::run_links(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, char* memory) const {
+  std::vector<Value> values(given_ + links_.size());
+  for (int64_t i = 0; i < given_; ++i) values[i].tensor = inputs[i];
+  for (size_t k = 0; k < outputs.size(); ++k) values[outputs_[k]].tensor = outputs[k];
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const Link& link = *links_[i];
+    const Prepared& p = *link.prepared;
+    const auto [input, residual] = reads_[i];
+    Value& result = values[given_ + i];
+    if (link.is_torchs()) {
+      const auto bias = link.bias.defined() ? std::optional<Tensor>(link.bias) : std::nullopt;
+      const Tensor found = run_forward(p, tensor_of(values[input], input), link.weight, bias, {});
+      result.tensor = result.tensor.defined() ? result.tensor.copy_(found) : found;
+    } else {
+      result.data =
+          is_output(i) ? static_cast<char*>(result.tensor.mutable_data_ptr()) : memory + offsets_[i];
+      Pointers pointers;
+      pointers.input = address_of(values[input], p);
+      pointers.weight = link.weight.const_data_ptr();
+      pointers.epilogue.bias = link.bias.defined() ? link.bias.const_data_ptr() : nullptr;
+      pointers.epilogue.residual = residual < 0 ? nullptr : address_of(values[residual], p);
+      pointers.result = result.data;
+      launch(p, p.forward, pointers, link.weight, link.packed);
+    }
+    for (const int64_t value : {input, residual}) {  // memory for the next
+      if (value >= 0 && last_use_[value] == static_cast<int64_t>(i)) values[value].tensor = Tensor();
+    }
+  }
+}
+
+std::vector<Tensor> Chain::run(const std::vector<Tensor>& inputs, const Tensor& memory) const {
+  if (static_cast<int64_t>(inputs.size()) != given_) {
+    throw std::invalid_argument("a chain's inputs are all given");
+  }
+  if (static_cast<int64_t>(memory.nbytes()) < bytes_) {
+    throw std::invalid_argument("a chain works in as much memory as it says");
+  }
+  const auto has_batch = [&](const Tensor& each) { return each.size(0) == inputs[0].size(0); };
+  if (by_image_ && !std::all_of(inputs.begin(), inputs.end(), has_batch)) {
+    throw std::invalid_argument("by image, a chain's inputs have one batch");
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  auto* const place = static_cast<char*>(memory.mutable_data_ptr());
+  std::vector<Tensor> outputs;
+  for (const int64_t value : outputs_) {
+    const Link& link = *links_[value - given_];
+    auto sizes = link.prepared->result_sizes;
+    if (by_image_) sizes[0] = inputs[0].size(0);
+    outputs.push_back(at::empty(sizes, link.weight.options(), format_of(*link.prepared)));
+  }
+  if (!by_image_) {
+    run_links(inputs, outputs, place);
+    return outputs;
+  }
+  for (int64_t image = 0; image < inputs[0].size(0); ++image) {
+    const auto alone = [image](const std::vector<Tensor>& tensors) {
+      std::vector<Tensor> found;
+      for (const Tensor& each : tensors) found.push_back(each.narrow(0, image, 1));
+      return found;
+    };
+    std::vector<Tensor> results = alone(outputs);
+    run_links(alone(inputs), results, place);
+  }
+  return outputs;
+}
+
+}  // namespace convx::front

@@ -1,0 +1,375 @@
+"""Optimized models on a CPU: convolutions that follow one another are one call of C++, in kept memory."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optimized import LAYOUTS, Model, block, fused_is_the_fastest, image, optimized_agrees
+from steady import assert_steady
+from torch import Tensor, nn
+
+import convx
+from convx import _libraries
+from convx._libraries import front_problem
+from convx.optimize import OptimizedModel, optimizing
+from convx.optimize.layers import FusedConv2d
+
+__all__ = ["fused_is_the_fastest"]
+pytestmark = pytest.mark.skipif(bool(front_problem()), reason=f"no convx._front: {front_problem()}")
+_front: Any = _libraries.front()
+
+
+def _branches(model: Any, x: Tensor) -> Tensor:
+    """A value that is read twice, sums of branches, and something in between that is no convolution."""
+    first = model.one(x)
+    second = F.relu(model.two(first) + model.three(x))
+    pooled = F.max_pool2d(second, 3, 1, 1)
+    return model.four(pooled) + second  # type: ignore[no-any-return]
+
+
+def _model() -> Model:
+    torch.manual_seed(0)
+    layers = {name: block() for name in ("one", "four")}
+    return Model(_branches, **layers, two=block()[:2], three=block()[:2]).eval()
+
+
+def _optimized(model: nn.Module | None = None, x: Tensor | None = None) -> OptimizedModel:
+    """By a kernel in all layers."""
+    optimized = optimized_agrees(_model() if model is None else model, image() if x is None else x)
+    for layer in optimized.network.modules():
+        if isinstance(layer, FusedConv2d):
+            layer.algorithm = "hntmp"
+    optimized.programs.forget()
+    return optimized
+
+
+def _chains(optimized: OptimizedModel) -> list[int]:
+    """Of the latest program: how many layers each of its chains has."""
+    program = next(reversed(optimized.programs._programs.values()))
+    return [len(step.layers) for step in program.steps if step.layers]
+
+
+def _by_layers(optimized: OptimizedModel, *args: Any) -> Any:
+    return optimized.network(*optimized.in_own_layout(args, {})[0])
+
+
+def _ones(model: nn.Module) -> None:
+    with torch.no_grad():
+        for each in model.parameters():
+            each.fill_(0.5)
+
+
+@pytest.mark.parametrize("inference", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_chains_are_the_layers(dtype: torch.dtype, layout: str, inference: bool) -> None:
+    """Bit for bit, at the first call, which prepares them, and at those after it."""
+    optimized = _optimized(_model().to(dtype), image(dtype=dtype, layout=layout))
+    with torch.inference_mode(inference), torch.no_grad():
+        for batch in (1, 2, 5, 2):
+            x = image(dtype=dtype, layout=layout, batch=batch)
+            expected = _by_layers(optimized, x)
+            for _ in range(3):
+                result = optimized(x)
+                assert torch.equal(result, expected) and result.stride() == expected.stride()
+                assert result.is_inference() == inference
+    assert _chains(optimized) == [3, 1] and len(optimized.programs) == 3
+
+
+@st.composite
+def _programs(draw: st.DrawFn) -> tuple[list[tuple[Any, ...]], int]:
+    """Layers, each of earlier values: (kind, input, residual or none)."""
+    count = draw(st.integers(1, 8))
+    layers: list[tuple[Any, ...]] = []
+    for place in range(count):
+        kind = draw(st.sampled_from(["3x3", "1x1", "depthwise", "pool"]))
+        residual = draw(st.none() | st.integers(0, place)) if kind != "pool" else None
+        layers.append((kind, draw(st.integers(0, place)), residual, draw(st.booleans())))
+    return layers, draw(st.integers(1, 3))
+
+
+@settings(max_examples=60)
+@given(case=_programs(), by_image=st.booleans(), layout=st.sampled_from(list(LAYOUTS)))
+def test_any_chain(case: tuple[list[tuple[Any, ...]], int], by_image: bool, layout: str) -> None:
+    """Values in one memory lie apart for as long as they are read."""
+    layers, outputs = case
+    kinds = {"3x3": (3, 1, 1), "1x1": (1, 0, 1), "depthwise": (3, 1, 12)}
+
+    def run(model: Any, x: Tensor) -> tuple[Tensor, ...]:
+        values = [x]
+        for place, (kind, source, residual, activates) in enumerate(layers):
+            if kind == "pool":
+                values.append(F.avg_pool2d(values[source], 3, 1, 1))
+                continue
+            value = getattr(model, f"layer_{place}")(values[source])
+            if residual is not None:
+                value = value + values[residual]
+            values.append(F.relu(value) if activates else value)
+        return tuple(values[-outputs:])
+
+    torch.manual_seed(len(layers))
+    modules = {}
+    for place, (kind, *_) in enumerate(layers):
+        if kind in kinds:
+            size, padding, groups = kinds[kind]
+            modules[f"layer_{place}"] = nn.Conv2d(12, 12, size, padding=padding, groups=groups)
+    optimized = convx.optimize(Model(run, **modules), image(layout=layout), tune=False)
+    optimized.programs.by_image = by_image
+    optimized.programs.forget()
+    for batch in (3, 2):
+        x = image(layout=layout, batch=batch)
+        expected = _by_layers(optimized, x)
+        for _ in range(2):
+            for result, right in zip(optimized(x), expected, strict=True):
+                torch.testing.assert_close(result, right, rtol=1e-4, atol=1e-4)
+
+
+def test_results_are_the_callers() -> None:
+    """Neither they nor views of them lie in the memory that the next call works in."""
+
+    def run(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return model.one(x), model.two(model.one(x)).flatten(1)
+
+    optimized = convx.optimize(Model(run, one=block(), two=block()), image(), tune=False)
+    first = optimized(image())
+    kept = [each.clone() for each in first]
+    optimized(image())
+    assert all(map(torch.equal, first, kept))
+
+
+def test_what_writes_to_a_result_writes_to_that() -> None:
+    def run(model: Any, x: Tensor) -> Tensor:
+        y = model.one(x)
+        z = y.clone()
+        y[:, :3].mul_(2)
+        return model.two(y) + z  # type: ignore[no-any-return]
+
+    optimized = _optimized(Model(run, one=block(), two=block()))
+    for _ in range(3):
+        x = image()
+        assert torch.equal(optimized(x), _by_layers(optimized, x))
+
+
+@pytest.mark.parametrize("by_image", [True, False])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda layer: layer.weight.mul_(2),
+        lambda layer: layer.bias.add_(1),
+        lambda layer: setattr(layer, "weight", nn.Parameter(torch.ones_like(layer.weight), False)),
+        lambda layer: setattr(layer.weight, "data", torch.ones_like(layer.weight)),
+        lambda layer: layer.load_state_dict({k: v + 1 for k, v in layer.state_dict().items()}),
+    ],
+)
+def test_weights_that_change(write: Callable[[Any], object], by_image: bool) -> None:
+    optimized, x = _optimized(), image()
+    optimized.programs.by_image = by_image
+    before = optimized(x)
+    with torch.no_grad():
+        write(next(each for each in optimized.network.modules() if isinstance(each, FusedConv2d)))
+        after = optimized(x)
+    assert not torch.equal(after, before)
+    torch.testing.assert_close(after, _by_layers(optimized, x), rtol=1e-5, atol=1e-5)
+
+
+def test_weights_that_are_to_have_gradients() -> None:
+    optimized, x = _optimized(), image()
+    optimized(x)
+    optimized.requires_grad_(True)
+    optimized(x).sum().backward()
+    assert all(each.grad is not None for each in optimized.parameters())
+    optimized.requires_grad_(False)
+    assert not optimized(x).requires_grad and _chains(optimized) == [3, 1]
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_begin_anew(how: Callable[[OptimizedModel], OptimizedModel]) -> None:
+    optimized, x = _optimized(), image()
+    optimized.programs.by_image = True
+    expected = optimized(x)
+    copied = how(optimized)
+    assert len(copied.programs) == 0 and copied.programs.by_image
+    assert torch.equal(copied(x), expected) and len(copied.programs) == 1
+
+
+def test_saved_and_loaded() -> None:
+    optimized, x, file = _optimized(), image(), io.BytesIO()
+    torch.save(optimized, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), optimized(x))
+
+
+def test_threads_at_once() -> None:
+    """One has the memory; others go by layers meanwhile."""
+    optimized = _optimized()
+    images = [image() for _ in range(4)]
+    expected = [_by_layers(optimized, each) for each in images]
+    wrong: list[int] = []
+
+    def serve(place: int) -> None:
+        for _ in range(40):
+            if not torch.equal(optimized(images[place]), expected[place]):
+                wrong.append(place)
+
+    threads = [threading.Thread(target=serve, args=(place,)) for place in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_another_number_of_threads_is_another_program() -> None:
+    optimized, x, before = _optimized(), image(), torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 1):
+            torch.set_num_threads(count)
+            results.append(optimized(x))
+    finally:
+        torch.set_num_threads(before)
+    assert len(optimized.programs) == 2 + (before > 2)
+    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-5)
+    assert torch.equal(results[0], results[2])
+
+
+def test_many_kinds_of_input_do_not_pile_up() -> None:
+    optimized = _optimized()
+    for batch in range(1, 14):
+        x = image(batch=batch)
+        assert torch.equal(optimized(x), _by_layers(optimized, x))
+    assert len(optimized.programs) == optimized.programs._MOST
+
+
+def test_memory_is_flat() -> None:
+    optimized, x = _optimized(), torch.randn(1, 12, 160, 160)
+    assert_steady(lambda: optimized(x), "cpu", "an optimized model", x.nbytes)
+
+
+def test_the_memory_is_what_lives_at_once() -> None:
+    """Of ten layers one behind the other two values are, and neither the first input nor the result."""
+    model = nn.Sequential(*[nn.Conv2d(12, 12, 3, padding=1) for _ in range(10)])
+    optimized = _optimized(model, image(batch=1))
+    optimized(image(batch=1))
+    value = 4 * 12 * 11 * 13
+    assert _chains(optimized) == [10] and optimized.programs._memory.numel() <= 2 * (value + 64)
+
+
+def test_what_is_unusual_goes_by_the_graph() -> None:
+    optimized, x = _optimized(), image()
+    count = len(optimized.programs)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert optimized(x[:1]).dtype == torch.bfloat16
+    leaf = image(batch=1).requires_grad_()
+    optimized(leaf).sum().backward()
+    assert leaf.grad is not None
+    meta = copy.deepcopy(optimized).to("meta")(image().to("meta"))
+    assert meta.is_meta and len(optimized.programs) == count
+
+
+def test_weights_of_inference_mode_go_by_the_graph() -> None:
+    """Nobody counts writes to them."""
+    with torch.inference_mode():
+        model = _model()
+        optimized = convx.optimize(model, image(), tune=False)
+        x = image()
+        before = optimized(x)
+        _ones(optimized)
+        assert not torch.equal(optimized(x), before)
+        torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+
+
+def test_errors_are_the_layers() -> None:
+    optimized = _optimized()
+    for wrong in (torch.randn(2, 5, 11, 13), torch.randn(2, 12, 11, 13).double()):
+        with pytest.raises(Exception) as said:
+            optimized(wrong)
+        with pytest.raises(type(said.value)) as expected:
+            _by_layers(optimized, wrong)
+        assert str(said.value) == str(expected.value)
+    x = image()
+    assert torch.equal(optimized(x), _by_layers(optimized, x))
+
+
+def test_images_one_by_one_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(calls: dict[str, Any], *_: Any) -> dict[str, float]:
+        return {name: 1.0 if "by image" in name else 2.0 for name in calls}
+
+    monkeypatch.setattr(optimizing, "_times", times)
+    optimized = optimized_agrees(_model(), image(batch=3))
+    assert optimized.report is not None and optimized.report.by_image
+    assert "image by image" in str(optimized.report) and "1x12x11x13" in optimized.report.rows[0].shape
+    for batch in (1, 2, 3, 4):
+        x = image(batch=batch)
+        torch.testing.assert_close(optimized(x), _by_layers(optimized, x), rtol=1e-5, atol=1e-5)
+    assert not convx.optimize(_model(), image(batch=1)).report.by_image  # type: ignore[union-attr]
+
+
+def test_images_of_two_batches() -> None:
+    """Of one size apart, in layers that follow one another."""
+
+    def run(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        half = x[:1]
+        return model.two(model.one(x)), model.four(model.three(half))
+
+    layers = {name: block() for name in ("one", "two", "three", "four")}
+    optimized = convx.optimize(Model(run, **layers), image(batch=4), tune=False)
+    for optimized.programs.by_image in (False, True):
+        optimized.programs.forget()
+        for batch in (4, 4, 2):
+            x = image(batch=batch)
+            for result, right in zip(optimized(x), _by_layers(optimized, x), strict=True):
+                torch.testing.assert_close(result, right, rtol=1e-5, atol=1e-5)
+    assert _chains(optimized) == [2, 2]
+
+
+def _link(residual: bool = False, x: Tensor | None = None) -> Any:
+    x = image() if x is None else x
+    layer = FusedConv2d(12, 12, 3, padding=1, algorithm="hntmp").eval().requires_grad_(False)
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp")
+    kept = {"residual": x if residual else None, "residual_after_activation": False}
+    packed = layer._packed.of(x, layer.weight, layer.bias, *rest, 0, **kept)  # type: ignore[union-attr, arg-type]
+    return _front.link(x, layer.weight, layer.bias, kept["residual"], False, *rest, packed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([(0, -1), (2, -1)], 1, [2]), "what there is before it"),
+        (([(0, -1), (-1, -1)], 1, [2]), "what there is before it"),
+        (([(0, -1), (1, 0)], 1, [2]), "with a residual or without"),
+        (([(0, -1)], 1, [1]), "something each"),
+        (([(0, -1), (1, -1)], 1, [0]), "outputs are its links'"),
+        (([(0, -1), (1, -1)], 1, [2], True), "prepared for one"),
+    ],
+)
+def test_chains_that_are_none(arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        _front.Chain([_link(), _link()], *arguments, *((False,) if len(arguments) == 3 else ()))
+
+
+def test_calls_of_a_chain_that_are_none() -> None:
+    chain = _front.Chain([_link(), _link()], [(0, -1), (1, -1)], 1, [2], False)
+    memory = torch.empty(chain.bytes, dtype=torch.uint8)
+    assert chain.bytes >= 4 * image().numel()
+    assert len(chain.run([image()], memory)) == 1
+    with pytest.raises(ValueError, match="inputs are all given"):
+        chain.run([], memory)
+    with pytest.raises(ValueError, match="as much memory as it says"):
+        chain.run([image()], memory[1:])
+    one = _link(x=image(batch=1)), _link(residual=True, x=image(batch=1))
+    apart = _front.Chain([*one], [(0, -1), (2, 1)], 2, [3], True)
+    memory = torch.empty(apart.bytes, dtype=torch.uint8)
+    assert [each.shape[0] for each in apart.run([image(batch=3), image(batch=3)], memory)] == [3]
+    with pytest.raises(ValueError, match="have one batch"):
+        apart.run([image(batch=3), image(batch=2)], memory)
