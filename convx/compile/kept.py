@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from convx import operators
-from convx.dispatch.packed import optimizer_steps, state_of, version_of
+from convx.dispatch.packed import are_filters_constant, optimizer_steps, state_of, version_of
 from convx.optimize.folding import Norm, folded
 
 
@@ -84,7 +84,8 @@ class KeptWeights:
     That is made anew, in the memory where it is, when one of the tensors that it is made of is another one,
     has other memory or was written to: version counters and optimizer steps tell. Of weights of which nobody
     counts writes it is made at each call: of those made in inference mode, and those that processes share. A
-    CUDA graph that captures the call makes it in the graph, so that its replays see what weights hold then.
+    CUDA graph that captures the call makes it in the graph, so that its replays see what weights hold then;
+    within convx.constant_filters it reads what a call before it has made, where that is up to date.
     """
 
     def __init__(self, makings: Sequence[Folding | Packing], examples: Sequence[Any]) -> None:
@@ -117,7 +118,7 @@ class KeptWeights:
                 self._sources, self._seen = sources, self._state(sources)
 
     def _is_current(self, sources: list[Tensor]) -> bool:
-        if self._seen is None or self._is_captured():
+        if self._seen is None or (self._is_captured() and not are_filters_constant()):
             return False
         try:
             return bool(self._seen == _seen(sources))

@@ -51,7 +51,9 @@ def constant_filters() -> Iterator[None]:
     this context reads the packed copy that a call before it, outside of the graph, has left with the layer,
     which has to be in eval mode; replays do not see later changes of the weight. The layers have to live as
     long as the graph does, as their weights have to anyway. A layer that has no packed copy yet packs in the
-    graph, as without this. Outside of captures nothing changes. It counts for the thread that enters it.
+    graph, as without this. What torch.compile(backend="convx") keeps of weights is used likewise where it is
+    up to date; the compiled function has to live then. Outside of captures nothing changes. It counts for the
+    thread that enters it.
 
     >>> import torch, convx
     >>> layer, x = convx.nn.Conv2d(64, 64, 1).eval(), torch.randn(1, 64, 56, 56)
@@ -67,6 +69,11 @@ def constant_filters() -> Iterator[None]:
         yield
     finally:
         _promise.constant = before
+
+
+def are_filters_constant() -> bool:
+    """Whether this thread has entered constant_filters()."""
+    return _promise.constant
 
 
 def _in_graph(weight: Tensor) -> bool:
@@ -227,7 +234,7 @@ class PackedFilters:
             *rest,
         )
         if _in_graph(weight):
-            return self._for_graph(snapshot, key) if _promise.constant else None
+            return self._for_graph(snapshot, key) if are_filters_constant() else None
         if snapshot is None:
             if weight.is_meta or (weight.device.type == "cpu" and weight.is_shared()):
                 return None

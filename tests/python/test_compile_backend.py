@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import subprocess
@@ -310,6 +311,35 @@ def test_filters_are_packed_where_sizes_stay(monkeypatch: pytest.MonkeyPatch, de
 
 
 @in_parts
+@pytest.mark.parametrize("promised", [False, True])
+def test_captures_use_what_is_kept_where_filters_are_constant(
+    promised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where it is up to date. The capture is a pretended one, so that what is made in it is there."""
+    made: list[bool] = []
+    captures = [False]
+    make = kept.KeptWeights._make
+
+    def counted(self: kept.KeptWeights, args: Any) -> None:
+        made.append(captures[0])
+        make(self, args)
+
+    monkeypatch.setattr(kept.KeptWeights, "_make", counted)
+    monkeypatch.setattr(kept.KeptWeights, "_is_captured", lambda self: captures[0])
+    model = block().eval()
+    call = compiled(model)
+    with torch.no_grad(), convx.constant_filters() if promised else contextlib.nullcontext():
+        for captures[0] in (False, True, True):
+            agrees(call, model, image())
+        assert made == ([False] if promised else [False, True, True])
+        made.clear()
+        model[0].weight.mul_(2)
+        for captures[0] in (True, False, True):  # nothing that could be used, then what a call has left
+            agrees(call, model, image())
+        assert made == ([True, False] if promised else [True, False, True])
+
+
+@in_parts
 def test_training_and_inference_in_turns() -> None:
     model, x = nn.Sequential(block(), block()), image()
     call = compiled(model)
@@ -615,3 +645,26 @@ def test_a_cuda_graph_of_a_compiled_call_folds_in_the_graph() -> None:
             graph.replay()
             agrees(lambda _: output, model, x)
             agrees(call, model, x)
+
+
+@pytest.mark.gpu
+@in_parts
+def test_a_cuda_graph_within_constant_filters_reads_what_is_kept() -> None:
+    model, x = block().eval().cuda(), image("cuda")
+    call = compiled(model)
+    with torch.no_grad(), convx.constant_filters():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            call(x)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = call(x)
+        graph.replay()
+        agrees(lambda _: output, model, x)
+        before = output.clone()
+        model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
+        graph.replay()
+        assert torch.equal(output, before)
+        agrees(call, model, x)
