@@ -2,7 +2,8 @@
 
 backend.py is what torch.compile calls with each graph that it records. graph.py says what the graph's nodes
 are, planning.py which convolutions are convx's; rewriting.py puts them there with what follows them fused,
-and kept.py keeps what is made of weights beside them: with batch norms folded in, packed.
+and kept.py keeps what is made of weights beside them: with batch norms folded in, packed. watch.py tells
+convx.optimize what became of its network.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from torch._inductor.cudagraph_trees import reset_cudagraph_trees
 
 from convx.compile.kept import KeptWeights
 from convx.compile.rewriting import Rewritten, copied, rewrite
+from convx.compile.watch import CompiledGraph, tell
 from convx.dispatch.situation import is_transformed
 
 _log = logging.getLogger("convx.compile")
@@ -69,7 +70,9 @@ def convx(
     run: Callable[..., Any] = compiler(
         module, [*example_inputs, *rewritten.further_inputs], config_patches=patches
     )
-    return kept.before(run) if rewritten.makings else run
+    run = kept.before(run) if rewritten.makings else run
+    tell(CompiledGraph(run, rewritten))
+    return run
 
 
 def _reset() -> None:

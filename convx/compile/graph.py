@@ -34,6 +34,13 @@ def value(node: Any) -> Any:
     return node.meta.get("example_value") if isinstance(node, fx.Node) else node
 
 
+def id_of(node: fx.Node) -> int | None:
+    """Of the tensor that an input of the graph stands for, while the graph is compiled."""
+    given = node.meta.get("grapharg") if node.op == "placeholder" else None
+    tensor = getattr(given, "example", None)
+    return id(tensor) if isinstance(tensor, Tensor) else None
+
+
 def needs_gradient(node: Any) -> bool:
     return isinstance(value(node), Tensor) and value(node).requires_grad
 

@@ -42,6 +42,8 @@ class Choice:
     torch_us: float
     """By torch's own in the layout that inductor would give it."""
     channels_last: bool
+    problem: Any
+    """Of the forward pass."""
 
 
 def sizes(tensor: Tensor) -> tuple[list[int], list[int]] | None:
@@ -88,6 +90,7 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
         us=sum(plan.predicted_us for plan in plans),
         torch_us=sum(plan.predicted_us for plan in own),
         channels_last=last,
+        problem=problems[0],
     )
 
 

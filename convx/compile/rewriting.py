@@ -10,7 +10,7 @@ from torch import fx
 
 from convx import operators
 from convx.compile import planning
-from convx.compile.graph import Call, RecordedReader, value
+from convx.compile.graph import Call, RecordedReader, id_of, value
 from convx.compile.kept import Folding, Packing
 from convx.dispatch import tf32_of
 from convx.dispatch.situation import Situation
@@ -26,6 +26,10 @@ class Row:
     plan: str
     """Of the forward pass, for the sizes that the graph was recorded with; "torch" where it is left."""
     fused: tuple[str, ...]
+    weight: int | None
+    """The id of the tensor that is its weight, where it is an input of the graph."""
+    problem: Any = None
+    """The planner's, where it is run by convx."""
 
     def __str__(self) -> str:
         return f"{self.name}: {' + '.join((self.plan, *self.fused))}"
@@ -72,10 +76,13 @@ def rewrite(module: fx.GraphModule) -> Rewritten:
         chain = grow(reader, call)
         chosen = planning.choice(chain) if is_convxs else None
         if chosen is not None and not chosen.is_torchs:
-            rows.append(Row(call.node.name, chosen.plan, tuple(chain.fused)))
+            rows.append(
+                Row(call.node.name, chosen.plan, tuple(chain.fused), id_of(call.weight), chosen.problem)
+            )
             rewriting.put_operator(chain, chosen)
         else:
-            rows.append(Row(call.node.name, "torch", () if chain.norm is None else ("batch norm",)))
+            fused = () if chain.norm is None else ("batch norm",)
+            rows.append(Row(call.node.name, "torch", fused, id_of(call.weight)))
             rewriting.fold_norm(chain)
     module.graph.lint()
     module.recompile()
