@@ -75,6 +75,10 @@ def summary(report: OptimizationReport) -> str:
         f'<div class="card"><b>{escape(value)}</b><span>{name}</span></div>' for name, value in cards.items()
     )
     why = f'<p class="left">Nothing is fused: {escape(report.reason)}</p>' if report.reason else ""
+    if report.not_compiled:
+        why += f'<p class="left">Not compiled: {escape(report.not_compiled)}</p>'
+    if report.compiled:
+        why += '<p class="left">Compiled by inductor, with convx\'s convolutions</p>'
     return f'<div class="cards">{"".join(made)}</div>{why}'
 
 

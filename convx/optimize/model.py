@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
 from convx.optimize.blocks import read_in_any_layout
+from convx.optimize.compiled import CompiledNetwork
 from convx.optimize.cpu_programs import CpuPrograms
 from convx.optimize.cuda_graphs import CudaGraphs
 from convx.optimize.inputs import Inputs
@@ -30,16 +31,21 @@ class OptimizedModel(nn.Module):
     recently used is given up where there are more than asked for. On a CPU, convolutions that follow one
     another are one call of C++, in memory that the model keeps; the first call with inputs of a new kind
     prepares it, and hooks that layers get later are not called there. Results are the caller's own. Weights
-    may be written to: what was captured or prepared is made anew then. Copies, pickles and state_dict work as
-    of any module; the state_dict has the folded weights.
+    may be written to: what was captured or prepared is made anew then. What inductor compiles is compiled at
+    the first call with inputs of each kind, and anew in copies, pickles and after a move. Copies, pickles and
+    state_dict work as of any module; the state_dict has the folded weights, but where the network is
+    compiled, which folds them beside it.
 
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
             not follow it.
         report: convx.OptimizationReport.
+        compiled: what runs network by inductor, with convx's convolutions; None where that is not taken.
         choices: measured times by which layers take their plans; those who load a pickle take them too, on a
             machine and with versions like those here.
     """
+
+    compiled: CompiledNetwork | None = None  # pickles of older versions have none
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class OptimizedModel(nn.Module):
         inputs: Inputs | None,
         layout: str,
         graphs: int,
+        compiled: CompiledNetwork | None = None,
         *,
         by_image: bool = False,
     ) -> None:
@@ -56,6 +63,7 @@ class OptimizedModel(nn.Module):
         self.report: OptimizationReport | None = None
         self.choices: tuple[Record, ...] = ()
         self.graphs = CudaGraphs(graphs)
+        self.compiled = compiled
         self.programs = CpuPrograms(by_image)
         self._inputs = inputs  # that network takes; None where it takes what the model does
         self._read_in_any_layout: frozenset[int] = frozenset()
@@ -83,13 +91,17 @@ class OptimizedModel(nn.Module):
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:
-            return self._compute(*args, **kwargs)
+            return self._call(args, kwargs)
         given = "channels_last" if any(map(is_channels_last_image, tree_leaves((args, kwargs)))) else "nchw"
         args, kwargs = self.in_own_layout(args, kwargs)
-        return _in_layout(self._compute(*args, **kwargs), given)
+        return _in_layout(self._call(args, kwargs), given)
 
-    def _compute(self, *args: Any, **kwargs: Any) -> Any:
-        return self.network(*args, **kwargs) if kwargs else self.programs.call(self.network, args)
+    def _call(self, args: Any, kwargs: Any) -> Any:
+        if kwargs or torch.compiler.is_compiling():
+            return self.network(*args, **kwargs)
+        if self.compiled is not None:
+            return self.compiled.call(self.network, args)  # type: ignore[arg-type]
+        return self.programs.call(self.network, args)
 
     def in_own_layout(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """What network reads: images in its layout, but for those of which a kernel reads either."""
@@ -110,7 +122,18 @@ class OptimizedModel(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._forget()
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.compiled is None:
+            return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        before = self._places()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self._places() != before:
+            self.compiled.forget(self.network)  # type: ignore[arg-type]
+        return self
+
+    def _places(self) -> list[Any]:
+        """Where its weights are."""
+        every = (*self.parameters(), *self.buffers())
+        return [(each.device, each.dtype, each.stride(), each.data_ptr()) for each in every]
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         self._forget()

@@ -4,51 +4,75 @@ from __future__ import annotations
 
 import copy
 import gc
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._pytree import tree_leaves, tree_map
 
-import convx.nn
 from convx import _layers, _planning
 from convx._blocks import InvertedResidual
 from convx._errors import InvalidArgument
-from convx.convert import cannot_swap, convert_, shape_of
+from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
 from convx.optimize.check import Reference, copied
+from convx.optimize.compiled import CompiledNetwork, can_inductor, reason_of
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
-from convx.tune import records
+from convx.optimize.rows import Network, compiled_rows, given, rows_of
+from convx.optimize.worth import could_gain
 from convx.tune.choosing import choose
+from convx.tune.records import Record
 from convx.tune.turns import compare, turn_of
 
 _LAYOUTS = ("auto", "as given", *FORMATS)
 _GAIN = 1.03  # that another candidate than the first has to have, which is what measurements differ by
 _TURNS = 9
 _OWN = "torch's own layers"
+_UNCOMPILED, _COMPILED = "uncompiled", "compiled"
+_CANNOT_BE_COMPILED = "torch.fx can't follow the model, or a call leaves something changed"
 _TORCH_IS_FASTER = "torch's own layers take less time together"
 
 
 @dataclass(frozen=True)
-class _Network:
-    """What runs instead of a model."""
+class _Asked:
+    """The options of optimize."""
 
-    module: Any
-    inputs: Inputs | None  # that it takes; None where it takes what the model does
-    fused: dict[str, tuple[str, ...]]  # into each layer, by its name in the model
-    reason: str = ""  # why nothing is
-    names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
+    layout: str
+    tune: bool
+    compile: bool | str
+    cuda_graphs: int
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The fastest so far, and what the report says of it."""
+
+    model: OptimizedModel
+    network: Network
+    native_us: float
+    us: float
+    rows: tuple[FusionReport, ...] | None = None  # of a compiled one
+    not_compiled: str = ""
+    to_compile: nn.Module | None = None  # of torch's layers, where that is worth a try
+    choices: tuple[Record, ...] = ()  # which it would have then
 
 
 def optimize(
-    model: nn.Module, example_input: Any, *, layout: str = "auto", tune: bool = True, cuda_graphs: int = 8
+    model: nn.Module,
+    example_input: Any,
+    *,
+    layout: str = "auto",
+    tune: bool = True,
+    compile: bool | str = "auto",
+    cuda_graphs: int = 8,
 ) -> OptimizedModel:
     """A copy of a model that is faster at inference; the model stays as it is.
 
@@ -57,11 +81,13 @@ def optimize(
     is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
     blocks (1x1, or the network's first convolution, then depthwise, 1x1) of 16 bits by one kernel, in
     channels_last, where that is measured to be faster than its three layers. On GPUs the whole is replayed as
-    a CUDA graph. The copy is run on the example input beside the model and checked against float64.
+    a CUDA graph. What is no convolution is torch's own, or compiled by inductor where that is measured to be
+    faster (compile). The copy is run on the example input beside the model and checked against float64.
 
     Args:
-        model: any module; it is looked at as it is in evaluation mode. What torch.fx can't follow, as
-            branches on values, is run layer by layer as by convx.convert_; the report has the reason.
+        model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
+            around it. What torch.fx can't follow, as branches on values, is run layer by layer as by
+            convx.convert_; the report has the reason.
         example_input: a tensor, a tuple of positional or a dict of keyword arguments, on the model's device.
             Other sizes work too; choices by time are made with this one.
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
@@ -71,13 +97,20 @@ def optimize(
             the planner's predictions count, and blocks are run layer by layer. What is found holds in this
             process, and in those that load the optimized model; records of convx.tune, which measures all
             plans of layers, go before it.
+        compile: measure the network as torch.compile(backend="convx") makes it too, and take that where it is
+            faster than all else by 3 %. That costs some 3 to 20 s on a GPU, and where it is taken as much at
+            the first call with inputs of each new kind, up to eight. True, False or "auto": on GPUs that
+            inductor compiles for, with tune, where measured convolutions leave at least a fifth of the time
+            and the network has more than convolutions, linear layers, poolings, activations, sums and views:
+            norms, products, GELU, softmax, concatenations.
         cuda_graphs: how many graphs are kept, one for each kind of input; 0 for none. Nothing on CPUs.
 
     Returns:
         convx.OptimizedModel, in evaluation mode; `print(optimized.report)` says what was done and gained.
 
     Raises:
-        TypeError: model is not a module. convx.InvalidArgument: no such layout, number of graphs or tune.
+        TypeError: model is not a module. convx.InvalidArgument: no such layout, tune, compile or number
+            of graphs.
         RuntimeError: results differ from the model's by more than twice the model's own error.
 
     >>> import torch, convx
@@ -96,25 +129,56 @@ def optimize(
         raise InvalidArgument(f"layout must be one of {', '.join(_LAYOUTS)}; got {layout!r}")
     if not isinstance(tune, bool):
         raise InvalidArgument(f"tune must be True or False; got {tune!r}")
+    if not isinstance(compile, bool) and compile != "auto":
+        raise InvalidArgument(f"compile must be True, False or 'auto'; got {compile!r}")
     if isinstance(cuda_graphs, bool) or not isinstance(cuda_graphs, int) or cuda_graphs < 0:
         raise InvalidArgument(f"cuda_graphs must be a number of graphs, 0 or more; got {cuda_graphs!r}")
+    asked = _Asked(layout, tune, compile, cuda_graphs)
+    made = torch.compiler.disable(_made)  # within torch.compile a break in the graph
+    return made(model, example_input, asked)  # type: ignore[no-any-return]
+
+
+def _made(model: nn.Module, example_input: Any, asked: _Asked) -> OptimizedModel:
     with torch.inference_mode(False), torch.no_grad():
-        optimized = _optimized(model, example_input, layout, tune, cuda_graphs)
+        optimized = _optimized(_uncompiled(model), example_input, asked)
     gc.collect()  # candidates hold weights and CUDA graphs, and are in cycles, as torch.fx makes them
     return optimized
 
 
-def _optimized(
-    model: nn.Module, example_input: Any, layout: str, tune: bool, cuda_graphs: int
-) -> OptimizedModel:
+def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> OptimizedModel:
     native = copy.deepcopy(model).eval().requires_grad_(False)
     args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
     reference = Reference(native, args, kwargs)
-    network = _network(native, reference, args, kwargs)
+    found = _fastest(native, _network(native, reference, args, kwargs), asked, args, kwargs)
+    if found.to_compile is not None:
+        gc.collect()  # the weights of those that were slower
+        found = _compiled_if_faster(found, native, reference, args, kwargs)
+    optimized = found.model
+    error = reference.error_of(optimized)
+    if wrong := reference.disagrees(error):
+        raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
+    optimized.report = OptimizationReport(
+        rows=rows_of(optimized, found.network, args, kwargs) if found.rows is None else found.rows,
+        reason=found.network.reason,
+        layout=optimized.layout,
+        cuda_graphs=len(optimized.graphs) > 0,
+        native_us=found.native_us,
+        optimized_us=found.us,
+        native_error=reference.error,
+        optimized_error=error,
+        compiled=optimized.compiled is not None,
+        not_compiled=found.not_compiled,
+        by_image=optimized.programs.by_image,
+    )
+    return optimized
+
+
+def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwargs: Any) -> _Found:
+    """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
-    can_replay = network.inputs is not None and not Reader(network.module).has_effects()
-    graphs = cuda_graphs if can_replay else 0
-    layouts = _candidates(layout, args, kwargs)
+    can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
+    graphs = asked.cuda_graphs if can_repeat else 0
+    layouts = _candidates(asked.layout, args, kwargs)
     candidates = {
         name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
     }
@@ -123,36 +187,69 @@ def _optimized(
             f"{name} by image": OptimizedModel(each.network, network.inputs, name, graphs, by_image=True)
             for name, each in candidates.items()
         }
-    if tune:
+    if asked.tune:
         for each in candidates.values():
-            each.choices = choose(each.network, *_given(each, args, kwargs))
+            each.choices = choose(each.network, *given(each, args, kwargs))
+    own = None
     if network.inputs is not None:
-        unchanged = trace(copy.deepcopy(native), network.inputs)
-        candidates[_OWN] = OptimizedModel(unchanged, network.inputs, "as given", graphs)
+        own = trace(copy.deepcopy(native), network.inputs)
+        candidates[_OWN] = OptimizedModel(own, network.inputs, "as given", graphs)
     models: dict[str, nn.Module] = {"native": native, **candidates}
     times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
     chosen = _choose(times, list(candidates))
-    optimized = candidates[chosen]
+    told = replace(network, module=None)  # whose weights may not be those that are chosen
     if chosen == _OWN:
-        network = replace(network, fused={}, reason=_TORCH_IS_FASTER)
-    error = reference.error_of(optimized)
-    if wrong := reference.disagrees(error):
-        raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
-    optimized.report = OptimizationReport(
-        rows=_rows(optimized, network, args, kwargs),
-        reason=network.reason,
-        layout=optimized.layout,
-        cuda_graphs=len(optimized.graphs) > 0,
-        by_image=optimized.programs.by_image,
-        native_us=times["native"],
-        optimized_us=times[chosen],
-        native_error=reference.error,
-        optimized_error=error,
-    )
-    return optimized
+        told = replace(told, fused={}, reason=_TORCH_IS_FASTER)
+    found = _Found(candidates[chosen], told, times["native"], times[chosen])
+    fused = min(layouts, key=lambda name: times[name])
+    is_tried = asked.compile is True
+    if asked.compile == "auto" and asked.tune and can_repeat and can_inductor(args, kwargs):
+        rows = rows_of(candidates[fused], network, args, kwargs)
+        is_tried = could_gain(candidates[fused].network, rows, times[fused])
+    if is_tried and not can_repeat:
+        return replace(found, not_compiled=_CANNOT_BE_COMPILED)
+    return replace(found, to_compile=own, choices=candidates[fused].choices) if is_tried else found
 
 
-def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> _Network:
+def _compiled_if_faster(
+    found: _Found, native: nn.Module, reference: Reference, args: Any, kwargs: Any
+) -> _Found:
+    """The network of torch's layers by inductor and convx, in the layout that was the faster one, or what was
+    found before, and why."""
+    before = found.model
+    layout = before.layout
+    network: Any = _moved(found.to_compile, layout)  # type: ignore[arg-type]
+    compiled = CompiledNetwork()
+    made = OptimizedModel(network, found.network.inputs, layout, before.graphs.most, compiled)
+    made.choices = found.choices
+    found = replace(found, to_compile=None)
+    try:
+        compiled.compile(network, given(made, args, kwargs)[0])
+        graphs = list(compiled.graphs)  # before calls of another kind
+        wrong = reference.disagrees(reference.error_of(made))
+    except Exception as error:  # whatever inductor raises, and those whom it asks
+        wrong = reason_of(error)
+    if not wrong and not graphs:
+        wrong = "torch.compile makes no graph of it"
+    if not wrong:
+        models = {"native": native, _UNCOMPILED: before, _COMPILED: made}
+        times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
+        found = replace(found, native_us=times["native"], us=times[_UNCOMPILED])
+        if _choose(times, [_UNCOMPILED, _COMPILED]) == _COMPILED:
+            rows = compiled_rows(made, [row for each in graphs for row in each.rewritten.rows], args, kwargs)
+            told = replace(found.network, fused={}, reason="")
+            return replace(found, model=made, network=told, us=times[_COMPILED], rows=rows)
+        wrong = f"{times[_COMPILED]:.0f} us compiled, {times[_UNCOMPILED]:.0f} as it is"
+    compiled.forget(network)
+    return replace(found, not_compiled=wrong)
+
+
+def _uncompiled(model: nn.Module) -> nn.Module:
+    """What torch.compile has wrapped."""
+    return _uncompiled(model._orig_mod) if isinstance(model, OptimizedModule) else model
+
+
+def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> Network:
     try:
         inputs = Inputs(model, args, kwargs)
         module = trace(copy.deepcopy(model), inputs)
@@ -162,13 +259,13 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
     except Exception as error:  # whatever a model's own code raises when it is given a proxy
-        wrong = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        wrong = reason_of(error)
     if wrong:
         converted = copy.deepcopy(model)
         convert_(converted)
-        return _Network(converted, None, {}, f"layers are run one by one: {wrong}")
+        return Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    return _Network(module, inputs, fused, names=names)
+    return Network(module, inputs, fused, names=names)
 
 
 def _can_be_one_kernel(block: InvertedResidual, input: Any) -> bool:
@@ -215,80 +312,3 @@ def _is_batch_on_cpu(args: Any, kwargs: Any) -> bool:
     tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
     images = [each for each in tensors if each.dim() == 4]
     return bool(images) and len(images[0]) > 1 and all(each.device.type == "cpu" for each in tensors)
-
-
-def _given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
-    """What its network is called with, positional and keyword arguments; by image, for one."""
-    args, kwargs = optimized.in_own_layout(*optimized.arguments(args, kwargs))
-    if not optimized.programs.by_image:
-        return args, kwargs
-    batch = max(len(each) for each in args if each.dim() > 0)
-    return [each[:1] if each.dim() > 0 and len(each) == batch else each for each in args], kwargs
-
-
-def _rows(optimized: OptimizedModel, network: _Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
-    layers = _layers.convolutions(optimized.network)
-    rows = _block_rows(optimized, args, kwargs)
-    calls = _layers.record_calls(optimized.network, list(layers), *_given(optimized, args, kwargs))
-    for layer, found in layers.items():
-        names = [network.names.get(name, name) for name in found]
-        if network.inputs is not None and not calls[layer]:
-            continue  # the graph reads something of it, and calls a fused layer instead
-        is_convx = isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d))
-        reason = "" if is_convx else cannot_swap(layer) or network.reason or "no method of convx runs it"
-        method = "" if reason else _methods(layer, calls[layer])
-        shape = shape_of(layer, calls[layer])
-        times = (None, None) if reason else _measured_times(layer, calls[layer])
-        rows.append(
-            FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason, *times)
-        )
-    return tuple(rows)
-
-
-def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[FusionReport]:
-    """Of blocks that are one kernel for the example input."""
-    names = {module: name for name, module in optimized.network.named_modules()}
-    rows = []
-    given = _given(optimized, args, kwargs)
-    for block, calls in _layers.record_block_calls(optimized.network, *given).items():
-        for call in calls:
-            problem = block.problem(call.size, call.dtype, call.channels_last)
-            device = _planning.device(call.device)
-            plan = _planning.core().select(problem, device).plan
-            record = records.remembered(problem, device)
-            if plan.method == "native" or record is None:
-                continue
-            parts = ("expand", "depthwise", "project", *(("residual",) if block.residual else ()))
-            rows.append(
-                FusionReport(names[block], _shape_of(problem), parts, plan.method, "", record.us, None)
-            )
-    return rows
-
-
-def _shape_of(problem: Any) -> str:
-    p = problem
-    stride = f" s{p.stride}" if p.stride != 1 else ""
-    channels = f"{p.channels}->{p.expanded_channels}->{p.out_channels}"
-    size = f"{p.batch}x{p.channels}x{p.height}x{p.width}"
-    return f"{channels} {p.filter}x{p.filter}{stride} on {size}"
-
-
-def _measured_times(layer: Any, calls: list[_layers.Call]) -> tuple[float | None, float | None]:
-    """Of all calls, by the plans that were chosen and by torch's."""
-    found = [
-        records.remembered(_layers.problem(layer, call), _planning.device(call.device)) for call in calls
-    ]
-    times = [(each.us, each.candidates.get("native")) for each in found if each is not None]
-    if not times or len(times) < len(calls):
-        return None, None
-    torchs = [us for _, us in times if us is not None]
-    return sum(us for us, _ in times), sum(torchs) if len(torchs) == len(times) else None
-
-
-def _methods(layer: Any, calls: list[_layers.Call]) -> str:
-    select = _planning.core().select
-    plans = [
-        select(_layers.problem(layer, call), _planning.device(call.device), layer.algorithm).plan
-        for call in calls
-    ]
-    return ", ".join(dict.fromkeys(f"{plan.method}/{plan.candidate}".rstrip("/") for plan in plans))

@@ -48,6 +48,10 @@ class OptimizationReport:
     optimized_error: float
     by_image: bool = False
     """Whether a batch's images go through the convolutions one by one (on CPUs); rows are of one then."""
+    compiled: bool = False
+    """Whether inductor compiles the network, with convx's convolutions."""
+    not_compiled: str = ""
+    """Why it does not, where that was tried: the times of both, or what went wrong."""
 
     @property
     def times_faster(self) -> float:
@@ -74,10 +78,13 @@ class OptimizationReport:
         lines = [*aligned(table)]
         if self.reason:
             lines.append(f"nothing is fused: {self.reason}")
+        if self.not_compiled:
+            lines.append(f"not compiled: {self.not_compiled}")
+        compiled = ", compiled by inductor with convx's convolutions" if self.compiled else ""
         graphs = ", as a CUDA graph" if self.cuda_graphs else ", image by image" if self.by_image else ""
         lines += [
             f"{len(self.rows) - len(self.left)} of {len(self.rows)} convolution layers run by convx, "
-            f"layout {self.layout}{graphs}",
+            f"layout {self.layout}{compiled}{graphs}",
             f"{self.native_us:.0f} us natively, {self.optimized_us:.0f} optimized: "
             f"{self.times_faster:.2f} times as fast",
             f"error {self.native_error:.1e} natively, {self.optimized_error:.1e} optimized",

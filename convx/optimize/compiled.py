@@ -1,0 +1,116 @@
+"""A network as inductor compiles it, with convx's convolutions."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+from torch.utils._triton import has_triton
+
+from convx._arguments import tf32_setting
+from convx.compile.watch import CompiledGraph, watched
+from convx.dispatch.situation import Situation, situation
+from convx.operators import autocast
+
+_compiling = threading.RLock()  # torch.compile refuses calls while another thread compiles
+_IS_TRACED = "using FX to symbolically trace"  # what it says then
+_MOST = 8  # kinds of input that are compiled, as many as torch.compile takes
+
+
+class CompiledNetwork:
+    """Runs a network by torch.compile's backend "convx", which compiles it for each kind of input at the
+    first such call. Copies and pickles begin without anything compiled.
+
+    What is not compiled is run layer by layer: calls that autograd, torch.compile or torch.func look into,
+    those under autocast, kinds of input past the eighth, and those that could not be compiled; on CPUs also
+    calls while another thread compiles.
+    """
+
+    def __init__(self) -> None:
+        self._run: Callable[..., Any] | None = None
+        self._kinds: dict[Any, bool] = {}  # whether each could be compiled
+        self.graphs: list[CompiledGraph] = []  # held for CUDA graphs, which read memory of theirs
+
+    def __reduce__(self) -> tuple[type[CompiledNetwork], tuple[()]]:
+        return CompiledNetwork, ()
+
+    def forget(self, network: fx.GraphModule) -> None:
+        """Gives back what was compiled, with all that is kept for it."""
+        network.recompile()  # torch.compile keeps what it has with the function's code
+        CompiledNetwork.__init__(self)
+
+    def call(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        kind = self._kind(tensors)
+        if kind is None or not self._kinds.get(kind, True):
+            return network(*tensors)
+        is_known, is_on_gpu = kind in self._kinds, any(each.is_cuda for each in tensors)
+        is_captured = is_on_gpu and torch.cuda.is_current_stream_capturing()
+        if not is_known and (len(self._kinds) >= _MOST or is_captured):
+            return network(*tensors)
+        try:
+            if is_known and not is_on_gpu:
+                return self._compiled(network, tensors)
+            # In turns, for on a GPU the call is one of those that a graph is made of: it can wait.
+            return self.compile(network, tensors)
+        except Exception as error:
+            is_busy = _IS_TRACED in str(error)
+            if is_known and not is_busy:
+                raise
+            result = network(*tensors)  # which raises what is the call's own fault
+            if not is_busy:
+                self._kinds[kind] = False
+                warnings.warn(f"the network is run layer by layer: {reason_of(error)}", stacklevel=2)
+            return result
+
+    def compile(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        """A call that may be the first of its kind; raises where it can't be compiled."""
+        kind = self._kind(tensors)
+        if kind is None:
+            return network(*tensors)
+        with _compiling:
+            result = self._compiled(network, tensors)
+            self._kinds[kind] = True
+        return result
+
+    def _compiled(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        if self._run is None:
+            # Not as a whole at any price: past torch.compile's own limits calls are to go on.
+            self._run = torch.compile(network.forward, backend="convx", dynamic=False)
+        # One mode, so that nothing is compiled once more for another.
+        with watched() as found, torch.inference_mode(False), torch.no_grad():
+            result = self._run(*tensors)
+        self.graphs += found
+        return result
+
+    @staticmethod
+    def _kind(tensors: Sequence[Tensor]) -> Any:
+        """None where the call is not to be compiled."""
+        if situation(*tensors) is not Situation.PLAIN:
+            return None
+        if any(autocast.is_on(each) for each in {each.device.type for each in tensors}):
+            return None
+        tf32 = tf32_setting(True, torch.float32)
+        return (
+            tf32,
+            torch.are_deterministic_algorithms_enabled(),
+            *((each.shape, each.stride(), each.dtype, each.device, each.is_inference()) for each in tensors),
+        )
+
+
+def can_inductor(args: Any, kwargs: Any) -> bool:
+    """Whether it has a compiler for the GPU of these arguments."""
+    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    return any(each.is_cuda for each in tensors) and bool(has_triton())
+
+
+def reason_of(error: BaseException) -> str:
+    """In one line; of what torch.compile has wrapped, the cause."""
+    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
+        error = inner
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -1,0 +1,138 @@
+"""What becomes of each layer, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import convx.nn
+from convx import _layers, _planning
+from convx.convert import cannot_swap, shape_of
+from convx.optimize.inputs import Inputs
+from convx.optimize.model import OptimizedModel
+from convx.optimize.report import FusionReport
+from convx.tune import records
+
+if TYPE_CHECKING:
+    from convx.compile.rewriting import Row
+
+_TORCHS = "torch's own in the compiled network"
+
+
+@dataclass(frozen=True)
+class Network:
+    """What runs instead of a model."""
+
+    module: Any
+    inputs: Inputs | None  # that it takes; None where it takes what the model does
+    fused: dict[str, tuple[str, ...]]  # into each layer, by its name in the model
+    reason: str = ""  # why nothing is
+    names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
+
+
+def given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
+    """What its network is called with, positional and keyword arguments; by image, for one."""
+    args, kwargs = optimized.in_own_layout(*optimized.arguments(args, kwargs))
+    if not optimized.programs.by_image:
+        return args, kwargs
+    batch = max(len(each) for each in args if each.dim() > 0)
+    return [each[:1] if each.dim() > 0 and len(each) == batch else each for each in args], kwargs
+
+
+def rows_of(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
+    layers = _layers.convolutions(optimized.network)
+    rows = _block_rows(optimized, args, kwargs)
+    calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
+    for layer, found in layers.items():
+        names = [network.names.get(name, name) for name in found]
+        if network.inputs is not None and not calls[layer]:
+            continue  # the graph reads something of it, and calls a fused layer instead
+        is_convx = isinstance(layer, (convx.nn.Conv1d, convx.nn.Conv2d))
+        reason = "" if is_convx else cannot_swap(layer) or network.reason or "no method of convx runs it"
+        method = "" if reason else _methods(layer, calls[layer])
+        shape = shape_of(layer, calls[layer])
+        times = (None, None) if reason else _measured_times(layer, calls[layer])
+        rows.append(
+            FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason, *times)
+        )
+    return tuple(rows)
+
+
+def compiled_rows(
+    optimized: OptimizedModel, compiled: Sequence[Row], args: Any, kwargs: Any
+) -> tuple[FusionReport, ...]:
+    """Of a network that is compiled; compiled: what the backend said for this input."""
+    layers = _layers.convolutions(optimized.network)
+    calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
+    rows = []
+    for layer, names in layers.items():
+        if not calls[layer]:
+            continue
+        found = [row for row in compiled if row.weight == id(layer.weight)]
+        is_convxs = bool(found) and all(row.problem is not None for row in found)
+        fused = dict.fromkeys(each for row in found for each in row.fused)
+        method = ", ".join(dict.fromkeys(row.plan for row in found)) if is_convxs else ""
+        problems = [row.problem for row in found] if is_convxs else []
+        times = _remembered_times(problems, calls[layer][0].device)
+        reason = "" if is_convxs else _TORCHS
+        rows.append(
+            FusionReport(
+                ", ".join(names), shape_of(layer, calls[layer]), tuple(fused), method, reason, *times
+            )
+        )
+    return tuple(rows)
+
+
+def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[FusionReport]:
+    """Of blocks that are one kernel for the example input."""
+    names = {module: name for name, module in optimized.network.named_modules()}
+    rows = []
+    arguments = given(optimized, args, kwargs)
+    for block, calls in _layers.record_block_calls(optimized.network, *arguments).items():
+        for call in calls:
+            problem = block.problem(call.size, call.dtype, call.channels_last)
+            device = _planning.device(call.device)
+            plan = _planning.core().select(problem, device).plan
+            record = records.remembered(problem, device)
+            if plan.method == "native" or record is None:
+                continue
+            parts = ("expand", "depthwise", "project", *(("residual",) if block.residual else ()))
+            rows.append(
+                FusionReport(names[block], _shape_of(problem), parts, plan.method, "", record.us, None)
+            )
+    return rows
+
+
+def _shape_of(problem: Any) -> str:
+    p = problem
+    stride = f" s{p.stride}" if p.stride != 1 else ""
+    channels = f"{p.channels}->{p.expanded_channels}->{p.out_channels}"
+    size = f"{p.batch}x{p.channels}x{p.height}x{p.width}"
+    return f"{channels} {p.filter}x{p.filter}{stride} on {size}"
+
+
+def _measured_times(layer: Any, calls: list[_layers.Call]) -> tuple[float | None, float | None]:
+    """Of all calls, by the plans that were chosen and by torch's."""
+    problems = [_layers.problem(layer, call) for call in calls]
+    return _remembered_times(problems, calls[0].device) if calls else (None, None)
+
+
+def _remembered_times(problems: Sequence[Any], where: torch.device) -> tuple[float | None, float | None]:
+    found = [records.remembered(each, _planning.device(where)) for each in problems]
+    times = [(each.us, each.candidates.get("native")) for each in found if each is not None]
+    if not times or len(times) < len(problems):
+        return None, None
+    torchs = [us for _, us in times if us is not None]
+    return sum(us for us, _ in times), sum(torchs) if len(torchs) == len(times) else None
+
+
+def _methods(layer: Any, calls: list[_layers.Call]) -> str:
+    select = _planning.core().select
+    plans = [
+        select(_layers.problem(layer, call), _planning.device(call.device), layer.algorithm).plan
+        for call in calls
+    ]
+    return ", ".join(dict.fromkeys(f"{plan.method}/{plan.candidate}".rstrip("/") for plan in plans))
