@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/MemoryFormat.h>
+#include <c10/util/accumulate.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -23,6 +24,11 @@ int64_t result_bytes(const Link& link) {
   const ConvProblem& p = link.prepared->forward.problem;
   const int64_t bytes = p.output_elements() * element_size(p.dtype);
   return (bytes + kLine - 1) / kLine * kLine;
+}
+
+// Of one channel, or of one pixel: the same memory in both layouts.
+bool is_either(const c10::DimVector& sizes) {
+  return sizes[1] == 1 || c10::multiply_integers(sizes.begin() + 2, sizes.end()) == 1;
 }
 
 bool is_in_format(const Prepared& prepared, const Tensor& tensor) {
@@ -90,7 +96,8 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
       const Prepared& source = *links_[value - given_]->prepared;
       const auto& wanted =
           value == reads_[i].input ? link.prepared->input_sizes : link.prepared->result_sizes;
-      if (source.result_sizes != wanted || source.channels_last != link.prepared->channels_last) {
+      const bool is_same = source.channels_last == link.prepared->channels_last || is_either(wanted);
+      if (source.result_sizes != wanted || !is_same) {
         throw std::invalid_argument("a link reads tensors like those that it was prepared for");
       }
     }

@@ -134,6 +134,24 @@ def test_any_chain(case: tuple[list[tuple[Any, ...]], int], by_image: bool, layo
                 torch.testing.assert_close(result, right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_pixel_or_one_channel_is_in_both_layouts(layout: str) -> None:
+    """As squeeze-excite has it."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        scale = model.expand(F.relu(model.squeeze(F.adaptive_avg_pool2d(x, 1))))
+        return x * torch.sigmoid(scale) + model.back(model.single(x))  # type: ignore[no-any-return]
+
+    layers = {"squeeze": nn.Conv2d(12, 4, 1), "expand": nn.Conv2d(4, 12, 1)}
+    layers |= {"single": nn.Conv2d(12, 1, 3, padding=1), "back": nn.Conv2d(1, 12, 3, padding=1)}
+    optimized = _optimized(Model(run, **layers), image(layout=layout))
+    for batch in (1, 3):
+        x = image(layout=layout, batch=batch)
+        for _ in range(2):
+            torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+    assert _chains(optimized) == [2, 1, 1] or _chains(optimized) == [2, 2]
+
+
 def test_results_are_the_callers() -> None:
     """Neither they nor views of them lie in the memory that the next call works in."""
 
