@@ -6,7 +6,7 @@ import argparse
 import copy
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from convx._named_models import add_arguments, model_and_images, require_positive
+from convx._peers import peers
 from convx._progress import progress_bar
 from convx.convert import convert_
 from convx.explain import aligned
 from convx.optimize import OptimizationReport, html, optimize
 from convx.optimize.check import Reference
 from convx.tune.replays import captured
-from convx.tune.turns import compare, turn_of
+from convx.tune.turns import Contender, compare, turn_of
 
 
 @dataclass(frozen=True)
@@ -54,23 +55,39 @@ def ways(model: nn.Module, x: Tensor, compiled: bool) -> tuple[dict[str, Any], O
     return {**found, "converted": converted, "optimized": optimized}, optimized.report
 
 
-def measure(model: nn.Module, x: Tensor, rounds: int, compiled: bool) -> tuple[list[Row], OptimizationReport]:
-    with torch.inference_mode():
+def measure(
+    model: nn.Module, x: Tensor, rounds: int, compiled: bool
+) -> tuple[list[Row], OptimizationReport, dict[str, str]]:
+    """The rows, the report of the optimized one, and of engines that could not run it why."""
+    with torch.inference_mode(), peers(model, x) as (engines, problems):
         found, report = ways(model, x, compiled)
         reference = Reference(model, (x,), {})
         errors = {name: reference.error_of(way) for name, way in found.items()}
-        calls: dict[str, Callable[[], Any]] = {name: partial(way, x) for name, way in found.items()}
+        errors |= {name: reference.error_of(_Said(engine.result)) for name, engine in engines.items()}
+        calls: dict[str, Contender] = {name: partial(way, x) for name, way in found.items()}
         if x.is_cuda:
             for name in ("torch", "converted"):
-                calls[f"{name}, CUDA graph"] = captured(calls[name])
+                calls[f"{name}, CUDA graph"] = captured(partial(found[name], x))
                 errors[f"{name}, CUDA graph"] = errors[name]
+        calls |= engines
         compare(calls, x.device, 1, 3)
         repeats, _ = turn_of(calls.values(), x.device)
         compared = compare(calls, x.device, rounds, repeats)
     rows = [
         Row(len(x), name, us, compared.over_first[name], errors[name]) for name, us in compared.us.items()
     ]
-    return rows, report
+    return rows, report, problems
+
+
+class _Said(nn.Module):
+    """What another engine has said."""
+
+    def __init__(self, result: Tensor) -> None:
+        super().__init__()
+        self.result = result
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.result
 
 
 _HEAD = ("way", "batch", "us", "over torch", "surely between", "error")
@@ -132,9 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with progress_bar(len(images), "batch", not options.quiet) as bar:
             for x in images:
-                measured, report = measure(model, x, options.rounds, options.compile)
+                measured, report, problems = measure(model, x, options.rounds, options.compile)
                 rows += measured
                 reports.append(report)
+                for name, problem in problems.items():
+                    print(f"\nnot timed: {name}, {len(x)} images: {problem}", file=sys.stderr)
                 if bar is not None:
                     bar.update()
     except KeyboardInterrupt:

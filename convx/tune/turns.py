@@ -6,9 +6,10 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -16,6 +17,17 @@ from convx.tune.replays import no_collector
 
 _TURN_US = 3000.0
 _SURE = 1.96  # standard deviations about the middle, of 95 %
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A contender that takes its times itself, in another process, say."""
+
+    def us(self, repeats: int) -> float:
+        """Of a call, in so many."""
+
+
+Contender = Callable[[], object] | Timed
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class Compared:
 
 
 def compare(
-    calls: dict[str, Callable[[], object]],
+    calls: Mapping[str, Contender],
     device: torch.device,
     turns: int,
     repeats: int,
@@ -48,7 +60,7 @@ def compare(
     )
 
 
-def turn_of(calls: Iterable[Callable[[], object]], device: torch.device) -> tuple[int, float]:
+def turn_of(calls: Iterable[Contender], device: torch.device) -> tuple[int, float]:
     """How many calls of each contender make a turn, and the microseconds of the first one's.
 
     Turns are short, so that the machine is the same for all who take theirs; the fastest decides, for of few
@@ -93,7 +105,10 @@ def _ratios(times: Sequence[float], first: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(times, first, strict=True)]
 
 
-def _call_us(call: Callable[[], object], device: torch.device, repeats: int, host_alone: bool) -> float:
+def _call_us(call: Contender, device: torch.device, repeats: int, host_alone: bool) -> float:
+    if isinstance(call, Timed):
+        return call.us(repeats)
+
     def wait() -> None:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
