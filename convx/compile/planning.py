@@ -17,6 +17,7 @@ from convx.compile.graph import Call, needs_gradient, value
 from convx.dispatch import tf32_of
 from convx.dispatch.situation import Situation
 from convx.optimize.chains import Chain
+from convx.tune import records
 
 _NATIVE = "native"
 _GENERATED = "generated"  # a kernel that another process, which finds the graph compiled, may not have
@@ -38,7 +39,7 @@ class Choice:
     is_torchs: bool
     """Whether torch's own convolution is taken in every pass."""
     us: float
-    """Of all passes, as predicted."""
+    """Of all passes: measured, where convx.tune has measured torch's own beside it, else predicted."""
     torch_us: float
     """By torch's own in the layout that inductor would give it."""
     channels_last: bool
@@ -81,17 +82,33 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
     except (ImportError, RuntimeError, ValueError):
         return None
     forward = plans[0]
+    us, torch_us = _measured(problems, others, device) or (_predicted(plans), _predicted(own))
     is_packed = keeps and forward.packing != "" and forward.candidate != _GENERATED
     return Choice(
         plan="/".join(filter(None, (forward.method, forward.candidate))),
         algorithm=forward.name if is_packed else AUTO,
         packed_bytes=forward.packed_weight_bytes if is_packed else 0,
         is_torchs=all(plan.method == _NATIVE and not plan.candidate for plan in plans),
-        us=sum(plan.predicted_us for plan in plans),
-        torch_us=sum(plan.predicted_us for plan in own),
+        us=us,
+        torch_us=torch_us,
         channels_last=last,
         problem=problems[0],
     )
+
+
+def _measured(problems: Sequence[Any], others: Sequence[Any], device: Any) -> tuple[float, float] | None:
+    """What these take, and others by torch's own, where all of that was measured: what was measured is not to
+    be compared with what is predicted."""
+    found = [records.remembered(each, device) for each in problems]
+    torchs = [records.remembered(each, device) for each in others]
+    natives = [each.candidates.get(_NATIVE) for each in torchs if each is not None]
+    if None in found or len(natives) < len(others) or None in natives:
+        return None
+    return sum(each.us for each in found if each is not None), sum(us for us in natives if us is not None)
+
+
+def _predicted(plans: Sequence[Any]) -> float:
+    return float(sum(plan.predicted_us for plan in plans))
 
 
 def _can_be_packed(chain: Chain[Call, Any]) -> bool:

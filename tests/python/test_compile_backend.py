@@ -25,7 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from unfused import UNFUSED
 
 import convx
+from convx import _planning
 from convx.compile import backend, kept, planning
+from convx.tune import records
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
 
@@ -472,6 +474,40 @@ def test_what_the_planner_has_torch_run_stays_torchs(graphs: Graphs, monkeypatch
     with torch.no_grad():
         agrees(compiled(model), model, image())
     assert graphs() == [[("torch", "batch norm")]] and seen == [{}]
+
+
+@pytest.mark.parametrize(
+    ("convx_us", "torch_us", "runs"), [(1.0, 1e6, "hntmp"), (1e6, 2e6, "hntmp"), (5.0, 5.0, "torch")]
+)
+def test_measured_times_are_compared_with_measured_ones(
+    convx_us: float, torch_us: float, runs: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is predicted: a choice of torch's own is as fast as that."""
+    monkeypatch.setattr(backend, "compile_fx", lambda module, *_, **__: module)
+    x = image(layout="channels_last")
+    problem = _planning.problem(
+        *("forward", x.dtype, True),
+        input_size=x.shape,
+        weight_size=(4, 12, 3, 3),
+        stride=(1, 1),
+        padding=(0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=1,
+        bias=True,
+        activation="none",
+        tf32=0,
+    )
+    device = _planning.device(x.device)
+    name = "native" if runs == "torch" else _planning.core().select(problem, device, runs).plan.name
+    times = {name: convx_us, "native": torch_us}
+    environment, fields = records.environment_of(device), records.problem_fields(problem)
+    records.remember(records.Record(environment, fields, name, convx_us, times))
+    try:
+        with torch.no_grad():
+            compiled(nn.Conv2d(12, 4, 3))(x)
+    finally:
+        records.forget()
+    assert graphs() == [[("torch",) if runs == "torch" else ()]]
 
 
 @in_parts
