@@ -1,7 +1,8 @@
 """convx.optimize: a copy of a model that runs as fast as convx can make it, for inference.
 
 The model is followed by torch.fx (graph.py), what comes behind each convolution goes into its layer (fuse.py,
-layers.py), and on GPUs the whole is a CUDA graph (cuda_graphs.py). Where there is something to gain by it
+layers.py). On GPUs the whole is a CUDA graph (cuda_graphs.py), on CPUs convolutions that follow one another
+are one call (cpu_programs.py). Where there is something to gain by it
 (worth.py), the network is compiled (compiled.py) and held against that.
 """
 

@@ -207,8 +207,16 @@ class _Recorder(fx.Interpreter):
         links = [self._links[node] for node in run]
         chain = _front.Chain(links, operands, len(given), [places[each] for each in results], self._by_image)  # type: ignore[union-attr]
 
+        layers = [self.fetch_attr(str(node.target)) for node in run]
+
         def call(values: dict[fx.Node, Any], memory: Tensor) -> Any:
-            return chain.run([values[each] for each in given], memory)
+            found = chain.run([values[each] for each in given], memory)
+            if found is not None:
+                return found
+            inner = {each: values[each] for each in given}  # of other sizes, or with a gradient
+            for node, layer in zip(run, layers, strict=True):
+                inner[node] = layer(*(inner[each] for each in node.args))  # type: ignore[index]
+            return [inner[each] for each in results]
 
         done = tuple(each for each in given if last_use[each] in inside)
         program.steps.append(_Step(call, results, done, tuple(run)))

@@ -76,8 +76,10 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
       outputs_(std::move(outputs)),
       by_image_(by_image) {
   const auto count = static_cast<int64_t>(links_.size()), values = given_ + count;
-  if (reads_.size() != links_.size()) throw std::invalid_argument("a chain's links read something each");
+  if (links_.empty() || given_ < 1 || reads_.size() != links_.size())
+    throw std::invalid_argument("a chain's links read something each");
   last_use_.assign(values, -1);
+  given_sizes_.resize(given_);
   for (int64_t i = 0; i < count; ++i) {
     const Link& link = *links_[i];
     if (by_image_ && link.prepared->forward.problem.batch != 1) {
@@ -92,10 +94,16 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
       }
       if (value < 0) continue;
       last_use_[value] = i;
-      if (value < given_) continue;
-      const Prepared& source = *links_[value - given_]->prepared;
       const auto& wanted =
           value == reads_[i].input ? link.prepared->input_sizes : link.prepared->result_sizes;
+      if (value < given_) {
+        if (!given_sizes_[value].empty() && given_sizes_[value] != wanted) {
+          throw std::invalid_argument("a link reads tensors like those that it was prepared for");
+        }
+        given_sizes_[value] = wanted;
+        continue;
+      }
+      const Prepared& source = *links_[value - given_]->prepared;
       const bool is_same = source.channels_last == link.prepared->channels_last || is_either(wanted);
       if (source.result_sizes != wanted || !is_same) {
         throw std::invalid_argument("a link reads tensors like those that it was prepared for");
@@ -179,17 +187,28 @@ void Chain::run_links(const std::vector<Tensor>& inputs, std::vector<Tensor>& ou
   }
 }
 
-std::vector<Tensor> Chain::run(const std::vector<Tensor>& inputs, const Tensor& memory) const {
+// Sizes may be other ones at every call, where they depend on values.
+bool Chain::takes(const std::vector<Tensor>& inputs) const {
+  for (int64_t i = 0; i < given_; ++i) {
+    const Tensor& input = inputs[i];
+    const size_t first = by_image_ ? 1 : 0;
+    const bool is_like = is_usual(input) && input.dtype() == links_[0]->weight.dtype() &&
+                         input.device() == links_[0]->weight.device() &&
+                         input.sizes().slice(first) == at::IntArrayRef(given_sizes_[i]).slice(first) &&
+                         input.size(0) == (by_image_ ? inputs[0].size(0) : given_sizes_[i][0]);
+    if (!is_like || (input.requires_grad() && at::GradMode::is_enabled())) return false;
+  }
+  return is_usual();
+}
+
+std::optional<std::vector<Tensor>> Chain::run(const std::vector<Tensor>& inputs, const Tensor& memory) const {
   if (static_cast<int64_t>(inputs.size()) != given_) {
     throw std::invalid_argument("a chain's inputs are all given");
   }
   if (static_cast<int64_t>(memory.nbytes()) < bytes_) {
     throw std::invalid_argument("a chain works in as much memory as it says");
   }
-  const auto has_batch = [&](const Tensor& each) { return each.size(0) == inputs[0].size(0); };
-  if (by_image_ && !std::all_of(inputs.begin(), inputs.end(), has_batch)) {
-    throw std::invalid_argument("by image, a chain's inputs have one batch");
-  }
+  if (!takes(inputs)) return std::nullopt;
   const at::AutoDispatchBelowADInplaceOrView below;
   auto* const place = static_cast<char*>(memory.mutable_data_ptr());
   std::vector<Tensor> outputs;

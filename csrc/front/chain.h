@@ -4,6 +4,9 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "front/engine.h"
@@ -43,9 +46,9 @@ class Chain {
 
   int64_t bytes() const { return bytes_; }  // of the memory that a call works in
 
-  // inputs: like those that the links were prepared for, on which the caller looks, by image of one batch,
-  // any; memory: `bytes` bytes that nobody else uses meanwhile.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const Tensor& memory) const;
+  // None where the inputs are not like those that the links were prepared for (by image, of any one batch),
+  // or somebody wants to see the operators. memory: `bytes` bytes that nobody else uses meanwhile.
+  std::optional<std::vector<Tensor>> run(const std::vector<Tensor>& inputs, const Tensor& memory) const;
 
  private:
   struct Value {
@@ -53,6 +56,7 @@ class Chain {
     Tensor tensor;         // undefined of what lies in the memory
   };
   void place();
+  bool takes(const std::vector<Tensor>& inputs) const;
   bool is_output(size_t link) const {
     return last_use_[given_ + link] == static_cast<int64_t>(links_.size());
   }
@@ -65,6 +69,7 @@ class Chain {
   int64_t given_;
   std::vector<int64_t> outputs_;
   bool by_image_;
+  std::vector<c10::DimVector> given_sizes_;
   std::vector<int64_t> last_use_;  // of each value: the last link that reads it
   std::vector<int64_t> offsets_;   // of each link's result in the memory; -1 of tensors of their own
   int64_t bytes_ = 0;

@@ -98,7 +98,7 @@ def _programs(draw: st.DrawFn) -> tuple[list[tuple[Any, ...]], int]:
     return layers, draw(st.integers(1, 3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(case=_programs(), by_image=st.booleans(), layout=st.sampled_from(list(LAYOUTS)))
 def test_any_chain(case: tuple[list[tuple[Any, ...]], int], by_image: bool, layout: str) -> None:
     """Values in one memory lie apart for as long as they are read."""
@@ -333,6 +333,34 @@ def test_images_one_by_one_where_that_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert not convx.optimize(_model(), image(batch=1)).report.by_image  # type: ignore[union-attr]
 
 
+def test_sizes_that_depend_on_values() -> None:
+    """As many images as are positive somewhere go through the layers."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        return model.two(model.one(x[x.amax((1, 2, 3)) > 0])).sum((2, 3))  # type: ignore[no-any-return]
+
+    optimized = _optimized(Model(run, one=block(), two=block()), image(batch=3))
+    for optimized.programs.by_image in (False, True):
+        optimized.programs.forget()
+        for count in (3, 3, 1, 2, 3):
+            x = image(batch=3)
+            x[count:] = -x[count:].abs()
+            result = optimized(x)
+            assert len(result) == count
+            torch.testing.assert_close(result, _by_layers(optimized, x), rtol=1e-5, atol=1e-4)
+    assert _chains(optimized) == [2] and len(optimized.programs) == 1
+
+
+def test_gradients_of_what_is_no_convolution() -> None:
+    layers = {"scale": nn.BatchNorm2d(12, track_running_stats=False), "one": block(), "two": block()}
+    optimized = _optimized(Model(lambda model, x: model.two(model.one(model.scale(x))), **layers), image())
+    optimized(image())
+    scale = optimized.network.scale
+    scale.requires_grad_(True)  # type: ignore[operator, union-attr]
+    optimized(image()).sum().backward()
+    assert scale.weight.grad is not None  # type: ignore[union-attr]
+
+
 def test_images_of_two_batches() -> None:
     """Of one size apart, in layers that follow one another."""
 
@@ -389,5 +417,9 @@ def test_calls_of_a_chain_that_are_none() -> None:
     apart = _front.Chain([*one], [(0, -1), (2, 1)], 2, [3], True)
     memory = torch.empty(apart.bytes, dtype=torch.uint8)
     assert [each.shape[0] for each in apart.run([image(batch=3), image(batch=3)], memory)] == [3]
-    with pytest.raises(ValueError, match="have one batch"):
-        apart.run([image(batch=3), image(batch=2)], memory)
+    for others in ([image(batch=3), image(batch=2)], [image().double()] * 2, [torch.randn(2, 12, 11, 9)] * 2):
+        assert apart.run(others, memory) is None
+    leaf = image().requires_grad_()
+    assert apart.run([leaf, leaf], memory) is None
+    with torch.no_grad():
+        assert apart.run([leaf, leaf], memory) is not None
