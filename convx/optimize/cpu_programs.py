@@ -96,7 +96,7 @@ class CpuPrograms:
         while len(self._programs) >= self._MOST:
             self._programs.popitem(last=False)
         recorder = _Recorder(network, self.by_image)
-        result = recorder.run(*tensors)
+        result = _plain(recorder.run(*tensors))
         program = self._programs[key] = recorder.program()
         if program.bytes > self._memory.numel():
             self._memory = torch.empty(program.bytes, dtype=torch.uint8)
@@ -180,19 +180,38 @@ class _Recorder(fx.Interpreter):
         return program
 
     def _called(self, node: fx.Node, last_use: dict[fx.Node, fx.Node]) -> _Step:
-        target: Any = getattr(self, node.op)
-        if node.op == "call_module":
-            layer = self.fetch_attr(str(node.target))
+        function = self._function(node)
+        args: Any = node.args
+        kwargs: Any = node.kwargs
+        every = (*args, *kwargs.values())
+        if any(isinstance(each, (tuple, list, dict, slice)) for each in every):
 
-            def target(name: Any, args: Any, kwargs: Any) -> Any:
-                return layer(*args, **kwargs)
+            def run(values: dict[fx.Node, Any], memory: Tensor) -> tuple[Any]:
+                given, named = _plain(fx.node.map_arg((args, kwargs), values.__getitem__))
+                return (function(*given, **named),)
 
-        def run(values: dict[fx.Node, Any], memory: Tensor) -> tuple[Any]:
-            args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-            return (target(node.target, args, kwargs),)
+        else:
+
+            def run(values: dict[fx.Node, Any], memory: Tensor) -> tuple[Any]:
+                given = [values[each] if each.__class__ is fx.Node else each for each in args]
+                named = {name: values.get(each, each) for name, each in kwargs.items()}
+                return (function(*given, **named),)
 
         done = tuple(each for each in node.all_input_nodes if last_use[each] is node)
         return _Step(run, (node,), done)
+
+    def _function(self, node: fx.Node) -> Callable[..., Any]:
+        """What the node calls, as the interpreter would."""
+        target: Any = node.target
+        if node.op == "call_function":
+            return target  # type: ignore[no-any-return]
+        if node.op == "call_module":
+            return self.fetch_attr(str(target))  # type: ignore[no-any-return]
+        if node.op == "call_method":
+            return lambda own, *args, **kwargs: getattr(own, target)(*args, **kwargs)
+        if node.op == "get_attr":
+            return lambda: self.fetch_attr(str(target))
+        return lambda result: result  # the output
 
     def _add_chain(self, program: _Program, run: list[fx.Node], last_use: dict[fx.Node, fx.Node]) -> None:
         inside = set(run)
@@ -221,6 +240,17 @@ class _Recorder(fx.Interpreter):
         done = tuple(each for each in given if last_use[each] in inside)
         program.steps.append(_Step(call, results, done, tuple(run)))
         program.bytes = max(program.bytes, chain.bytes)
+
+
+def _plain(value: Any) -> Any:
+    """Without the lists and dicts of torch.fx, which refuse to be written to."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_plain, value))
+    if isinstance(value, (tuple, list)):
+        return (tuple if isinstance(value, tuple) else list)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
 
 
 def _has_hooks(layer: nn.Module) -> bool:

@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 import threading
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -331,6 +332,28 @@ def test_images_one_by_one_where_that_is_faster(monkeypatch: pytest.MonkeyPatch)
         x = image(batch=batch)
         torch.testing.assert_close(optimized(x), _by_layers(optimized, x), rtol=1e-5, atol=1e-5)
     assert not convx.optimize(_model(), image(batch=1)).report.by_image  # type: ignore[union-attr]
+
+
+def test_results_of_any_structure() -> None:
+    """Lists and dicts are the caller's to write to; arguments may be in lists, slices and by name."""
+    pair = namedtuple("pair", "first second")
+
+    def run(model: Any, x: Tensor) -> dict[str, Any]:
+        y = model.one(x)
+        z = torch.cat([y, x[:, :6], y.narrow(1, start=2, length=3)], dim=1)
+        return {"list": [y, (z, 3)], "pair": pair(z.mean(dim=(2, 3)), second=None)}
+
+    optimized = convx.optimize(Model(run, one=block()), image(), tune=False)
+    for _ in range(3):
+        x = image()
+        result, expected = optimized(x), _by_layers(optimized, x)
+        assert type(result) is dict and type(result["list"]) is list and type(result["list"][1]) is tuple
+        assert type(result["pair"]) is pair and result["pair"].second is None and result["list"][1][1] == 3
+        torch.testing.assert_close(result["list"][0], expected["list"][0])
+        torch.testing.assert_close(result["list"][1][0], expected["list"][1][0])
+        torch.testing.assert_close(result["pair"].first, expected["pair"].first)
+        result["list"].append(0)
+        result["new"] = 0
 
 
 def test_sizes_that_depend_on_values() -> None:
