@@ -45,8 +45,6 @@ class OptimizedModel(nn.Module):
             machine and with versions like those here.
     """
 
-    compiled: CompiledNetwork | None = None  # pickles of older versions have none
-
     def __init__(
         self,
         network: nn.Module,
@@ -77,6 +75,8 @@ class OptimizedModel(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
+        for name, made in (("compiled", None), ("programs", CpuPrograms())):
+            self.__dict__.setdefault(name, made)  # pickles of older versions have none
         for each in self.choices:
             if records.is_of_here(each) and not records.is_remembered(each):
                 records.restore(each)

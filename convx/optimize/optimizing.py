@@ -81,8 +81,10 @@ def optimize(
     is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
     blocks (1x1, or the network's first convolution, then depthwise, 1x1) of 16 bits by one kernel, in
     channels_last, where that is measured to be faster than its three layers. On GPUs the whole is replayed as
-    a CUDA graph. What is no convolution is torch's own, or compiled by inductor where that is measured to be
-    faster (compile). The copy is run on the example input beside the model and checked against float64.
+    a CUDA graph. On CPUs convolutions that follow one another are one call, in memory that is kept, and the
+    images of a batch go through them one by one where that is faster on the example input. What is no
+    convolution is torch's own, or compiled by inductor where that is measured to be faster (compile). The
+    copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
@@ -93,10 +95,10 @@ def optimize(
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
             as given or the other one, whichever is faster on the example input. Results have the layout that
             the input has where it is not "as given".
-        tune: measure the likely plans of every layer and block, some 0.2 s for each size that they have; else
-            the planner's predictions count, and blocks are run layer by layer. What is found holds in this
-            process, and in those that load the optimized model; records of convx.tune, which measures all
-            plans of layers, go before it.
+        tune: measure the likely plans of every layer and block, some 0.2 s for each size that they have (on
+            CPUs also for one image of a batch); else the planner's predictions count, and blocks are run
+            layer by layer. What is found holds in this process, and in those that load the optimized model;
+            records of convx.tune, which measures all plans of layers, go before it.
         compile: measure the network as torch.compile(backend="convx") makes it too, and take that where it is
             faster than all else by 3 %. That costs some 3 to 20 s on a GPU, and where it is taken as much at
             the first call with inputs of each new kind, up to eight. True, False or "auto": on GPUs that

@@ -221,6 +221,14 @@ def test_copies_begin_anew(how: Callable[[OptimizedModel], OptimizedModel]) -> N
     assert torch.equal(copied(x), expected) and len(copied.programs) == 1
 
 
+def test_pickles_of_older_versions() -> None:
+    optimized, x = _optimized(), image()
+    expected = optimized(x)
+    for name in ("programs", "compiled"):
+        del vars(optimized)[name]
+    assert torch.equal(pickle.loads(pickle.dumps(optimized))(x), expected)
+
+
 def test_saved_and_loaded() -> None:
     optimized, x, file = _optimized(), image(), io.BytesIO()
     torch.save(optimized, file)
