@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace py = pybind11;
 
@@ -48,16 +49,15 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::find(const CallKey& key, const Att
 
 std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, const Attributes& attributes,
                                                   py::handle layer) {
-  // It says what the attributes mean; None where functional is to.
-  static const auto& arguments =
-      *new py::object(py::module_::import("convx.dispatch.attributes").attr("arguments"));
   const CallKey& key = operands.key;
   const auto call = std::make_shared<Call>();
   call->key = key;
   for (size_t i = 0; i < kAttributes; ++i) {
     call->attributes[i] = py::reinterpret_borrow<py::object>(attributes[i]);
   }
-  const py::object meant = arguments(layer);
+  // It says what the attributes mean; None where functional is to. Not kept in a static variable: who waits
+  // for that holds Python's lock, which the import gives to others meanwhile.
+  const py::object meant = py::module_::import("convx.dispatch.attributes").attr("arguments")(layer);
   if (!meant.is_none()) {
     using Meant = std::tuple<std::array<int64_t, 2>, std::array<int64_t, 4>, std::array<int64_t, 2>, int64_t,
                              std::string, std::string>;
@@ -66,7 +66,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
     const bool packs_each_call = key.training || key.wanted != 0 || key.autocast.has_value();
     call->prepared = prepared_for(operands, asked, packs_each_call);
   }
-  if (calls_.size() >= kMostCalls) calls_.clear();
+  if (calls_.size() >= kMostCalls) forget();
   calls_.push_back(call);
   return call;
 }
@@ -87,9 +87,15 @@ Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle pa
   PackedCopy fresh = {weight, {}, 0, weight.const_data_ptr(), weights_forgotten()};
   if (!weight.is_inference()) fresh.version = weight._version();
   fresh.packed = kept_filters(packed, p, operands);
-  call.copy = {};
-  if (!capturing && fresh.packed.defined()) call.copy = fresh;
-  return fresh.packed;
+  const Tensor found = fresh.packed;
+  if (capturing || !found.defined()) fresh = {};
+  std::swap(call.copy, fresh);
+  return found;
+}
+
+void LayerCalls::forget() {
+  std::vector<std::shared_ptr<Call>> forgotten;
+  calls_.swap(forgotten);
 }
 
 py::object LayerCalls::call(py::handle layer, py::handle input, py::handle packed) {

@@ -22,7 +22,7 @@ class LayerCalls {
  public:
   // The layer's result; None where convx.functional is to serve the call. packed: the layer's PackedFilters.
   pybind11::object call(pybind11::handle layer, pybind11::handle input, pybind11::handle packed);
-  void forget() { calls_.clear(); }
+  void forget();
   size_t size() const { return calls_.size(); }
   // Who computes each call: "torch" with its gradients, "torch forward", "kernel", "operators", "functional".
   std::vector<std::string> kinds() const;
@@ -40,7 +40,8 @@ class LayerCalls {
   std::shared_ptr<Call> add(const Operands& operands, const Attributes& attributes, pybind11::handle layer);
   static Tensor packed_of(Call& call, const Operands& operands, pybind11::handle packed);
 
-  // Shared with a call that is under way, while which another thread may forget them.
+  // Shared with a call that is under way, while which another thread may forget them. Torch gives Python's
+  // lock to others while it frees a tensor: what is here is taken out whole before it is freed.
   std::vector<std::shared_ptr<Call>> calls_;
 };
 

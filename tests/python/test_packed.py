@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from at_once import at_once
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -296,21 +297,13 @@ def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_many_sizes() -> None:
-    layer, failures = _layer(), []
+    layer = _layer()
 
-    def call(first: int) -> None:
-        try:
-            for size in range(first, first + 40):
-                _assert_right(layer, torch.randn(1, CHANNELS, 3, 3 + size % 90))
-        except Exception as error:
-            failures.append(error)
+    def call(index: int) -> None:
+        for size in range(20 * index, 20 * index + 40):
+            _assert_right(layer, torch.randn(1, CHANNELS, 3, 3 + size % 90))
 
-    threads = [threading.Thread(target=call, args=(20 * k,)) for k in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert not failures
+    at_once(4, call)
 
 
 def test_training_with_a_method_that_has_no_weight_gradient() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
+from processes import run_python
 from torch import Tensor
 
 import convx
@@ -418,6 +419,26 @@ def test_a_layers_calls_are_called_with_three_things() -> None:
         calls(None)
     with pytest.raises(TypeError, match="a layer, its input and its PackedFilters"):
         calls(None, None, packed=None)
+
+
+def test_first_calls_at_once() -> None:
+    """While one of them imports what it needs, others come."""
+    program = """
+import importlib.abc, sys, time, torch, convx
+from at_once import at_once
+
+class Slowly(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *rest):
+        if name == "convx.dispatch.attributes":
+            time.sleep(0.5)
+
+assert "convx.dispatch.attributes" not in sys.modules
+sys.meta_path.insert(0, Slowly())
+layers = [convx.nn.Conv2d(3, 4, 3).eval() for _ in range(4)]
+at_once(4, lambda index: layers[index](torch.randn(1, 3, 8, 8)))
+print([layer._packed.calls.kinds() != [] for layer in layers])
+"""
+    assert run_python(program, timeout=100).stdout == "[True, True, True, True]\n"
 
 
 def test_layers_that_go_leave_nothing() -> None:

@@ -15,8 +15,10 @@ ISAS = ("baseline", "avx2", "avx512")
 _WIDEST = _planning.device("cpu").isa
 
 
-def run_python(program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program that may import the tests, with these environment variables."""
+def run_python(
+    program: str, *arguments: str, timeout: float | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program that may import the tests, with these environment variables, for so many seconds."""
     rooms = sorted({str(path.parent) for path in Path(__file__).parents[1].glob("*/*.py")})
     paths = [*rooms, os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
@@ -25,6 +27,7 @@ def run_python(program: str, *arguments: str, **variables: str) -> subprocess.Co
         capture_output=True,
         text=True,
         check=False,
+        timeout=timeout,
     )
 
 
