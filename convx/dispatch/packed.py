@@ -120,8 +120,8 @@ def version_of(weight: Tensor) -> int | None:
 
 def state_of(tensors: Sequence[Tensor | dict[str, Tensor | None]]) -> int:
     """Another number once one of them is written to, has other memory, is to have a gradient or is another
-    tensor, as long as those live; of a module's _parameters, all that it has. RuntimeError where one counts
-    no writes.
+    tensor, as long as those live, and after steps of optimizers where one is to have a gradient: fused ones
+    count no write. Of a module's _parameters, all that it has. RuntimeError where one counts no writes.
 
     >>> import torch
     >>> weight = torch.ones(3)
@@ -132,9 +132,10 @@ def state_of(tensors: Sequence[Tensor | dict[str, Tensor | None]]) -> int:
     if _front is not None:
         return _front.state_of(tensors)  # type: ignore[no-any-return]
     every = [each for some in tensors for each in (some.values() if isinstance(some, dict) else (some,))]
-    held = (each for each in every if each is not None)
+    held = [each for each in every if each is not None]
     found = [(id(each), each.data_ptr(), each._version, each.requires_grad) for each in held]
-    return hash((len(tensors), *found))
+    steps = _optimizer_steps if any(each.requires_grad for each in held) else 0
+    return hash((len(tensors), steps, *found))
 
 
 class _Snapshot:

@@ -33,6 +33,7 @@ class _Step:
 
 @dataclass
 class _Program:
+    inputs: tuple[fx.Node, ...]
     steps: list[_Step]
     bytes: int  # of the memory that its chains work in
 
@@ -84,7 +85,7 @@ class CpuPrograms:
         if program is None:
             return self._record(key, network, tensors)
         self._programs.move_to_end(key)
-        values: dict[fx.Node, Any] = dict(zip(_placeholders(network), tensors, strict=True))
+        values: dict[fx.Node, Any] = dict(zip(program.inputs, tensors, strict=True))
         for step in program.steps:
             results = step.run(values, self._memory)
             values.update(zip(step.results, results, strict=True))
@@ -126,10 +127,6 @@ def _can_serve(network: nn.Module, tensors: Sequence[Any]) -> bool:
     return not autocast.is_on("cpu")
 
 
-def _placeholders(network: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in network.graph.nodes if node.op == "placeholder"]
-
-
 class _Recorder(fx.Interpreter):
     """Runs a graph, and prepares its convolutions for tensors like those that come by."""
 
@@ -167,7 +164,7 @@ class _Recorder(fx.Interpreter):
     def program(self) -> _Program:
         self.env.clear()
         last_use = {used: node for node in self._nodes for used in node.all_input_nodes}
-        program = _Program([], 0)
+        program = _Program(tuple(node for node in self._nodes if node.op == "placeholder"), [], 0)
         run: list[fx.Node] = []
         for node in self._nodes:
             if run and (node not in self._links or self._batches[node] != self._batches[run[0]]):

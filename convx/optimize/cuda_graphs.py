@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from convx._arguments import tf32_setting
-from convx.dispatch.packed import optimizer_steps, state_of, version_of
+from convx.dispatch.packed import state_of, version_of
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
 from convx.optimize.check import copied
@@ -53,7 +53,6 @@ class CudaGraphs:
         self._pool: Any = None
         self._weights: list[Tensor] = []
         self._state: int | None = None  # of the weights
-        self._steps = optimizer_steps()
         self._stream: torch.cuda.Stream | None = None  # of the last call
 
     def __len__(self) -> int:
@@ -107,11 +106,8 @@ class CudaGraphs:
             # Of those that were made in inference mode nobody counts writes.
             every = (*model.parameters(), *model.buffers())
             self._weights = [each for each in every if version_of(each) is not None]
-        state, steps = state_of(self._weights), optimizer_steps()
-        # Fused optimizers write to what they train without counting a version.
-        is_stepped = steps != self._steps and any(each.requires_grad for each in self._weights)
-        self._steps = steps
-        if state != self._state or is_stepped:
+        state = state_of(self._weights)
+        if state != self._state:
             torch.cuda.synchronize()
             self._captured.clear()
             self._state = state

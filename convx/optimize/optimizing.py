@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.fx.passes.shape_prop import ShapeProp
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from convx import _layers, _planning
 from convx._blocks import InvertedResidual
-from convx._errors import InvalidArgument
+from convx._errors import InvalidArgument, reason_of
 from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
 from convx.optimize.check import Reference, copied
-from convx.optimize.compiled import CompiledNetwork, can_inductor, reason_of
+from convx.optimize.compiled import CompiledNetwork, can_inductor
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
-from convx.optimize.inputs import Inputs
+from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
@@ -185,10 +185,12 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
         name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
     }
     if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
-        candidates |= {
+        by_image = {
             f"{name} by image": OptimizedModel(each.network, network.inputs, name, graphs, by_image=True)
             for name, each in candidates.items()
         }
+        if _runs_on_one_image(next(iter(by_image.values())), args, kwargs):
+            candidates |= by_image
     if asked.tune:
         for each in candidates.values():
             each.choices = choose(each.network, *given(each, args, kwargs))
@@ -283,7 +285,7 @@ def _can_be_one_kernel(block: InvertedResidual, input: Any) -> bool:
 def _candidates(layout: str, args: Any, kwargs: Any) -> list[str]:
     if layout != "auto":
         return [layout]
-    images = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor) and each.dim() == 4]
+    images = [each for each in tensors_in(args, kwargs) if each.dim() == 4]
     if not images:
         return ["as given"]
     return ["as given", "nchw" if any(map(is_channels_last_image, images)) else "channels_last"]
@@ -298,8 +300,7 @@ def _moved(module: nn.Module, layout: str) -> nn.Module:
 
 
 def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
-    tensors = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor))
-    device = next((each.device for each in tensors), torch.device("cpu"))
+    device = next((each.device for each in tensors_in(args, kwargs)), torch.device("cpu"))
     compare(calls, device, 1, 2)  # choices, packed filters and graphs are made
     repeats, _ = turn_of(calls.values(), device)
     return compare(calls, device, _TURNS, repeats).us
@@ -311,6 +312,16 @@ def _choose(times: dict[str, float], candidates: list[str]) -> str:
 
 
 def _is_batch_on_cpu(args: Any, kwargs: Any) -> bool:
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    tensors = tensors_in(args, kwargs)
     images = [each for each in tensors if each.dim() == 4]
     return bool(images) and len(images[0]) > 1 and all(each.device.type == "cpu" for each in tensors)
+
+
+def _runs_on_one_image(by_image: OptimizedModel, args: Any, kwargs: Any) -> bool:
+    """Layers are measured in such a call, which a model with the batch in its code can't make."""
+    one_image, named = given(by_image, args, kwargs)
+    try:
+        by_image.network(*map(copied, one_image), **named)
+    except Exception:  # whatever a model's own code raises
+        return False
+    return True

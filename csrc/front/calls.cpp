@@ -73,13 +73,15 @@ uint64_t weights_forgotten() {
 
 uint64_t state_of(const py::list& tensors) {
   size_t state = tensors.size();
-  const auto see = [&state](PyObject* each) {
+  bool is_trained = false;
+  const auto see = [&](PyObject* each) {
     if (each == Py_None) return;
     const Tensor& tensor = THPVariable_Unpack(each);
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.unsafeGetTensorImpl()));
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.const_data_ptr()));
     state = c10::hash_combine(state, static_cast<size_t>(tensor._version()));
     state = c10::hash_combine(state, static_cast<size_t>(tensor.requires_grad()));
+    is_trained = is_trained || tensor.requires_grad();
   };
   for (const py::handle each : tensors) {
     if (!PyDict_Check(each.ptr())) {
@@ -89,7 +91,7 @@ uint64_t state_of(const py::list& tensors) {
     PyObject *name = nullptr, *value = nullptr;
     for (Py_ssize_t place = 0; PyDict_Next(each.ptr(), &place, &name, &value);) see(value);
   }
-  return state;
+  return is_trained ? c10::hash_combine(state, static_cast<size_t>(forgotten_weights)) : state;
 }
 
 TensorKey::TensorKey(const Tensor& tensor)

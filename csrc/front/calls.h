@@ -73,8 +73,9 @@ pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind1
                         pybind11::handle packed);
 
 // A number that another one takes the place of when one of these tensors is written to, has other memory, is
-// to have a gradient or is another tensor, but for a chance of one in 2^64. Raises torch's error for one that
-// counts no writes. A dict, as a module's _parameters, is all tensors that it has.
+// to have a gradient or is another tensor, and after steps of optimizers where one is to have a gradient,
+// since fused ones count no write; but for a chance of one in 2^64. Raises torch's error for one that counts
+// none at all. A dict, as a module's _parameters, is all tensors that it has.
 uint64_t state_of(const pybind11::list& tensors);
 
 // Counts that calls are compared with: of plans that were chosen anew, and of writes to weights that no

@@ -210,7 +210,7 @@ std::optional<std::vector<Tensor>> Chain::run(const std::vector<Tensor>& inputs,
   }
   if (!takes(inputs)) return std::nullopt;
   const at::AutoDispatchBelowADInplaceOrView below;
-  auto* const place = static_cast<char*>(memory.mutable_data_ptr());
+  auto* const base = static_cast<char*>(memory.mutable_data_ptr());
   std::vector<Tensor> outputs;
   for (const int64_t value : outputs_) {
     const Link& link = *links_[value - given_];
@@ -219,7 +219,7 @@ std::optional<std::vector<Tensor>> Chain::run(const std::vector<Tensor>& inputs,
     outputs.push_back(at::empty(sizes, link.weight.options(), format_of(*link.prepared)));
   }
   if (!by_image_) {
-    run_links(inputs, outputs, place);
+    run_links(inputs, outputs, base);
     return outputs;
   }
   for (int64_t image = 0; image < inputs[0].size(0); ++image) {
@@ -229,7 +229,7 @@ std::optional<std::vector<Tensor>> Chain::run(const std::vector<Tensor>& inputs,
       return found;
     };
     std::vector<Tensor> results = alone(outputs);
-    run_links(alone(inputs), results, place);
+    run_links(alone(inputs), results, base);
   }
   return outputs;
 }

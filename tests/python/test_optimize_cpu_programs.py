@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import threading
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from at_once import at_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optimized import LAYOUTS, Model, block, fused_is_the_fastest, image, optimized_agrees
@@ -201,6 +201,21 @@ def test_weights_that_change(write: Callable[[Any], object], by_image: bool) -> 
     torch.testing.assert_close(after, _by_layers(optimized, x), rtol=1e-5, atol=1e-5)
 
 
+def test_steps_that_count_no_version() -> None:
+    """As of fused optimizers."""
+    optimized, x = _optimized(), image()
+    optimized.requires_grad_(True)
+    optimizer = torch.optim.Adam(optimized.parameters(), lr=0.1, fused=True)
+    with torch.no_grad():
+        before = optimized(x)
+    optimized(x).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = optimized(x)
+        assert not torch.equal(after, before) and _chains(optimized) == [3, 1]
+        torch.testing.assert_close(after, _by_layers(optimized, x), rtol=1e-5, atol=1e-5)
+
+
 def test_weights_that_are_to_have_gradients() -> None:
     optimized, x = _optimized(), image()
     optimized(x)
@@ -241,19 +256,12 @@ def test_threads_at_once() -> None:
     optimized = _optimized()
     images = [image() for _ in range(4)]
     expected = [_by_layers(optimized, each) for each in images]
-    wrong: list[int] = []
 
     def serve(place: int) -> None:
         for _ in range(40):
-            if not torch.equal(optimized(images[place]), expected[place]):
-                wrong.append(place)
+            assert torch.equal(optimized(images[place]), expected[place])
 
-    threads = [threading.Thread(target=serve, args=(place,)) for place in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert not wrong
+    at_once(4, serve)
 
 
 def test_another_number_of_threads_is_another_program() -> None:
@@ -408,6 +416,13 @@ def test_images_of_two_batches() -> None:
             for result, right in zip(optimized(x), _by_layers(optimized, x), strict=True):
                 torch.testing.assert_close(result, right, rtol=1e-5, atol=1e-5)
     assert _chains(optimized) == [2, 2]
+
+
+def test_a_model_with_the_batch_in_its_code() -> None:
+    """Layers can't be measured with one image of it."""
+    model = Model(lambda model, x: model.one(x).view(2, 12, -1), one=block())
+    report = convx.optimize(model, image(batch=2)).report
+    assert report is not None and not report.reason and not report.by_image
 
 
 def _link(residual: bool = False, x: Tensor | None = None) -> Any:
