@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from convx._errors import reason_of
 from convx.tune.replays import LONG_US, Call, InNetwork, Replays, no_collector
 from convx.tune.turns import in_turns
 
@@ -42,7 +43,7 @@ def measure(
             samples[name] = [timer()]
             timers[name] = timer
         except Exception as error:  # one that fails must not end the suite
-            failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            failures[name] = reason_of(error)
 
     def add_turns(names: Iterable[str], turns: int) -> None:
         chosen = list(names)

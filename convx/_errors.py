@@ -31,6 +31,14 @@ class InvalidArgument(ValueError, RuntimeError):
 InvalidArgument.__module__ = "convx"
 
 
+def reason_of(error: BaseException) -> str:
+    """In one line; of what torch.compile has wrapped, the cause."""
+    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
+        error = inner
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
 def check(condition: Any, message: str) -> None:
     """InvalidArgument where the condition is false; symbolic ones become guards, as by torch._check."""
     try:

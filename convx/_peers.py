@@ -12,12 +12,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from convx._errors import reason_of
 
 _QUIET_S = 0.02  # after which threads of others have stopped spinning
 _LOAD_S = 300.0  # that loading a network may take
@@ -127,14 +129,14 @@ def peers(
             try:
                 _export(model, x, file)
             except Exception as error:  # of the exporter, or for want of it
-                problems = dict.fromkeys(installed, f"no ONNX of it: {_line(error)}")
+                problems = dict.fromkeys(installed, f"no ONNX of it: {reason_of(error)}")
                 installed = []
             for name in installed:
                 try:
                     found[name] = Peer(ENGINES[name][1], file, x)
                     stack.callback(found[name].close)
                 except Exception as error:
-                    problems[name] = _line(error)
+                    problems[name] = reason_of(error)
         yield found, problems
 
 
@@ -144,9 +146,3 @@ def _export(model: nn.Module, x: Tensor, file: str) -> None:
         program = torch.onnx.export(model, (x.clone(),), dynamo=True, verbose=False)
     assert program is not None
     program.save(file)
-
-
-def _line(error: Exception) -> str:
-    with suppress(IndexError):
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return type(error).__name__

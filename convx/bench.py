@@ -63,7 +63,7 @@ def measure(
         found, report = ways(model, x, compiled)
         reference = Reference(model, (x,), {})
         errors = {name: reference.error_of(way) for name, way in found.items()}
-        errors |= {name: reference.error_of(_Said(engine.result)) for name, engine in engines.items()}
+        errors |= {name: reference.error_of_results(engine.result) for name, engine in engines.items()}
         calls: dict[str, Contender] = {name: partial(way, x) for name, way in found.items()}
         if x.is_cuda:
             for name in ("torch", "converted"):
@@ -77,17 +77,6 @@ def measure(
         Row(len(x), name, us, compared.over_first[name], errors[name]) for name, us in compared.us.items()
     ]
     return rows, report, problems
-
-
-class _Said(nn.Module):
-    """What another engine has said."""
-
-    def __init__(self, result: Tensor) -> None:
-        super().__init__()
-        self.result = result
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.result
 
 
 _HEAD = ("way", "batch", "us", "over torch", "surely between", "error")

@@ -36,7 +36,11 @@ class Reference:
 
     def error_of(self, model: nn.Module) -> float:
         """Against float64, or the distance to the model itself where that can't be run in float64."""
-        return _distance(self._results(model), self._own if self._exact is None else self._exact)
+        return self.error_of_results(self._results(model))
+
+    def error_of_results(self, results: Any) -> float:
+        """Those that something else has for the example input."""
+        return _distance(results, self._own if self._exact is None else self._exact)
 
     def disagrees(self, error: float) -> str:
         """What is wrong with a model of such an error, or nothing. Fewer roundings than the model's own as a

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_leaves
 from torch.utils._triton import has_triton
 
 from convx._arguments import tf32_setting
+from convx._errors import reason_of
 from convx.compile.watch import CompiledGraph, watched
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
+from convx.optimize.inputs import tensors_in
 
 _compiling = threading.RLock()  # torch.compile refuses calls while another thread compiles
 _IS_TRACED = "using FX to symbolically trace"  # what it says then
@@ -104,13 +105,4 @@ class CompiledNetwork:
 
 def can_inductor(args: Any, kwargs: Any) -> bool:
     """Whether it has a compiler for the GPU of these arguments."""
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-    return any(each.is_cuda for each in tensors) and bool(has_triton())
-
-
-def reason_of(error: BaseException) -> str:
-    """In one line; of what torch.compile has wrapped, the cause."""
-    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
-        error = inner
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    return any(each.is_cuda for each in tensors_in(args, kwargs)) and bool(has_triton())

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from convx._errors import InvalidArgument
+
+
+def tensors_in(args: Any, kwargs: Any) -> list[Tensor]:
+    """All that a call is given, in tuples and dicts too."""
+    return [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
 
 
 class _Open:

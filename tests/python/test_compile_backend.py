@@ -662,20 +662,25 @@ def test_training_gpu(all_by_convx: None) -> None:
             gradients_agree(call, model, image("cuda"), times=8)
 
 
+def _in_a_graph(call: Any, x: Tensor) -> tuple[Any, Tensor]:
+    """Captured as torch says, after a call on another stream."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        return graph, call(x)
+
+
 @pytest.mark.gpu
 @in_parts
 def test_a_cuda_graph_of_a_compiled_call_folds_in_the_graph() -> None:
     model, x = block().eval().cuda(), image("cuda")
     call = compiled(model)
     with torch.no_grad():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            call(x)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = call(x)
+        graph, output = _in_a_graph(call, x)
         for _ in range(2):
             model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
             graph.replay()
@@ -689,14 +694,7 @@ def test_a_cuda_graph_within_constant_filters_reads_what_is_kept() -> None:
     model, x = block().eval().cuda(), image("cuda")
     call = compiled(model)
     with torch.no_grad(), convx.constant_filters():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            call(x)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = call(x)
+        graph, output = _in_a_graph(call, x)
         graph.replay()
         agrees(lambda _: output, model, x)
         before = output.clone()

@@ -6,7 +6,6 @@ import copy
 import gc
 import io
 import pickle
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from at_once import at_once
 from compiled import fresh, take_all, without_inductor
 from optimized import (
     LAYOUTS,
@@ -322,21 +322,13 @@ def test_threads() -> None:
     model, inputs = convnext(), [image(batch=1 + index % 3) for index in range(6)]
     optimized = copy.deepcopy(convx.optimize(model, inputs[0], compile=True))
     expected = [model(x).detach() for x in inputs]
-    failures: list[Any] = []
 
     def work(index: int) -> None:
-        try:
-            for _ in range(5):
-                close(optimized(inputs[index]), expected[index])
-        except Exception as error:
-            failures.append(error)
+        for _ in range(5):
+            close(optimized(inputs[index]), expected[index])
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures and graphs_of(optimized) <= 3
+    at_once(6, work)
+    assert graphs_of(optimized) <= 3
     for x, own in zip(inputs, expected, strict=True):
         close(optimized(x), own)
     assert graphs_of(optimized) == 3  # each once, by whoever came while nobody else compiled

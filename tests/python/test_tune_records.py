@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from at_once import at_once
 from torch import nn
 from tuned import damage, depthwise, here, own_folder, plans, record
 
@@ -212,23 +212,14 @@ def test_a_read_only_folder(own_folder: Path) -> None:
 
 def test_writers_at_the_same_time_lose_nothing(own_folder: Path) -> None:
     """Threads write the same and different records over each other while others read."""
-    failures: list[BaseException] = []
 
     def write(worker: int) -> None:
-        try:
-            for step in range(20):
-                assert records.save(record(depthwise(batch=1 + step), us=1.0 + worker))
-                found = records.find(depthwise(batch=1 + step), here())
-                assert found is not None and found.us in (1.0, 2.0, 3.0, 4.0)
-        except BaseException as error:
-            failures.append(error)
+        for step in range(20):
+            assert records.save(record(depthwise(batch=1 + step), us=1.0 + worker))
+            found = records.find(depthwise(batch=1 + step), here())
+            assert found is not None and found.us in (1.0, 2.0, 3.0, 4.0)
 
-    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    at_once(4, write)
     assert records.load() == 20
     assert len(list(records.folder().iterdir())) == 20  # nothing half-written is left
 
