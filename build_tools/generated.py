@@ -30,6 +30,7 @@ LAUNCHERS = {
     "cuconv/tensor": ("tf32", "float16", "bfloat16"),
     "cuconv/tile": _REAL,
     "depthwise/channels": _SINGLE,
+    "depthwise/channels_rolling": _SINGLE,
     "depthwise/channels_weight": _SINGLE,
     "depthwise/direct": _REAL,
     "depthwise/plane_split": _SINGLE,

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>

@@ -57,13 +57,17 @@ struct Plan {
   // The kernel makes sums alone; scale, bias, residual and activation are a pass of its own over them.
   bool finishes_apart = false;
   bool exact = false;                // its products are not rounded to TF32, whatever the problem allows
-  std::string source = "estimated";  // of the prediction; or "measured on NVIDIA H200"
+  std::string source = "estimated";  // of the prediction; or "measured on NVIDIA H200", "modelled on ..."
   // What the time may be, in predicted_us, and still be no surprise: an estimate may be anything. auto takes
   // what is ahead of torch's convolution in spite of it.
   double doubt = std::numeric_limits<double>::infinity();
 
   int64_t operator[](const char* parameter) const;  // value of a tiling parameter; throws if there is none
 };
+
+// Lets an estimate count, on GPUs of an H200's architecture: an H200's times of layers that the model was not
+// made with were seldom more than `doubt` times as long.
+void trust(Plan& plan, const DeviceTraits& device, double doubt);
 
 // A method for one kind of problem: ConvProblem, FilterProblem or BlockProblem. A kind has a description,
 // equality, a hash and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one of launchers

@@ -131,6 +131,15 @@ def test_kinds_that_nobody_measured_are_torchs(kind: str, groups: int) -> None:
             for layout in ("nchw", "channels_last"):
                 changes = {"groups": groups, "operation": operation, "layout": layout, **UNMEASURED[kind]}
                 choice = _core.select(depthwise(**changes), device)
+                if (kind, groups, layout, device.name) == (
+                    "large filters",
+                    96,
+                    "channels_last",
+                    "NVIDIA H200",
+                ):
+                    # Neither measured, but modelled by what was.
+                    assert (choice.plan.name == "native") == (operation == "weight_grad"), choice.why
+                    continue
                 assert choice.plan.name == "native", choice.plan.describe()
                 assert "not measured on such: " in choice.why and "convx.tune" in choice.why
 

@@ -21,6 +21,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_plane_weight(plan, problem, pointers, stream);
     case kChannels:
       return launch_channels(plan, problem, pointers, stream);
+    case kChannelsRolling:
+      return launch_channels_rolling(plan, problem, pointers, stream);
     case kChannelsWeight:
       return launch_channels_weight(plan, problem, pointers, stream);
   }

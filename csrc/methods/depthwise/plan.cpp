@@ -12,9 +12,15 @@ using Families = std::vector<const Family*>;
 // What there is on each kind of device. A family added here is planned, explained, tested and measured.
 const Families& families(Backend backend) {
   static const Families cpu = {&cpu_family};
-  static const Families gpu = {&strip_family,           &plane_family,        &plane_split_family,
-                               &channels_family,        &strip_weight_family, &plane_weight_family,
-                               &channels_weight_family, &direct_family};
+  static const Families gpu = {&strip_family,
+                               &plane_family,
+                               &plane_split_family,
+                               &channels_family,
+                               &channels_rolling_family,
+                               &strip_weight_family,
+                               &plane_weight_family,
+                               &channels_weight_family,
+                               &direct_family};
   return backend == Backend::cpu ? cpu : gpu;
 }
 

@@ -48,20 +48,35 @@ double single_channel_padding(const ConvProblem& problem) {
   return kBlock * std::ceil(outputs / kBlock) * kBlock / outputs;
 }
 
+// Depthwise layers for which cuDNN has kernels that are bound by arithmetic, in 16 bits others for small
+// batches (an H200, torch 2.11, 90 layers of 32 to 1024 channels).
+bool is_7x7_channels_last(const ConvProblem& problem) {
+  return problem.is_depthwise() && problem.out_channels == problem.in_channels &&
+         problem.layout == Layout::nhwc && problem.dtype != DType::float64 &&
+         problem.operation != Operation::weight_grad && problem.filter_height == 7 &&
+         problem.filter_width == 7 && problem.stride_h == 1 && problem.stride_w == 1 &&
+         problem.dilation_h == 1 && problem.dilation_w == 1;
+}
+
 // Depthwise layers on an H200 (torch 2.11, the better of native and cuDNN), batch 512, 3x3 and 5x5; other
 // filters by the line through both, since these kernels read their input once per tap.
 Cost depthwise_gpu(const ConvProblem& problem) {
   struct Pair {
     double filter_3x3, filter_5x5;
   };
+  const bool half = element_size(problem.dtype) == 2;
+  const double taps = static_cast<double>(problem.filter_height * problem.filter_width);
+  if (is_7x7_channels_last(problem)) {
+    if (!half || problem.operation == Operation::input_grad) return {1.5, 9.6, 4.8};
+    return problem.batch >= 8 ? Cost{1.5, 4, 8} : Cost{1.5, 10.8, 9.5};
+  }
   const size_t operation = static_cast<size_t>(problem.operation);
   constexpr Pair kFloat[] = {{3.3, 8.6}, {9.0, 9.0}, {9.9, 25}};
   constexpr Pair kHalf[] = {{4.0, 7.1}, {17.7, 20.2}, {20, 52}};
   constexpr Pair kChannelsLast[] = {{1.9, 4.2}, {3.6, 7.6}, {2.6, 4.6}};
-  const Pair pair = problem.layout == Layout::nhwc     ? kChannelsLast[operation]
-                    : element_size(problem.dtype) == 2 ? kHalf[operation]
-                                                       : kFloat[operation];
-  const double taps = static_cast<double>(problem.filter_height * problem.filter_width);
+  const Pair pair = problem.layout == Layout::nhwc ? kChannelsLast[operation]
+                    : half                         ? kHalf[operation]
+                                                   : kFloat[operation];
   const double multiple = pair.filter_3x3 + (pair.filter_5x5 - pair.filter_3x3) * (taps - 9) / 16;
   // float64 has no kernel of its own for channels_last: it is as slow as the plain layout, and converted.
   const double slow = problem.dtype == DType::float64 ? 3 : 1;
@@ -175,6 +190,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   plan.method = &method;
   plan.kernel = kConvolution;
   plan.predicted_us = estimate_us(problem, device);
+  if (is_7x7_channels_last(problem)) trust(plan, device, 1.3);
   plan.beside_us = left_us(problem, device) + padding_us(problem, device);
   std::vector<Plan> plans = {plan};
   append_forms(problem, device, plan.predicted_us, left_us(problem, device), plans);

@@ -25,6 +25,18 @@ CONVX_DEVICE void make_opaque(float& value) {
 #endif
 }
 
+// Leaves a register with whatever it holds, for values that nobody will use: compilers that see the value of
+// before live on copy a loop's registers at every turn.
+CONVX_DEVICE void leave_undefined(float& value) {
+#if defined(CONVX_SIMT)
+  (void)value;
+#elif defined(CONVX_CUDA)
+  asm volatile("" : "=f"(value));
+#elif defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "=v"(value));
+#endif
+}
+
 // The one argument of a kernel, read anew: compilers for AMD read it once, at the kernel's start, and keep in
 // scalar registers what only its end needs.
 template <class Arguments>

@@ -66,8 +66,6 @@ void launch_channels_of(const Plan& plan, const ConvProblem& problem, const Poin
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kLarge>(plan, problem, pointers, stream);
     case kSmall:
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kSmall>(plan, problem, pointers, stream);
-    case kWide:
-      return launch_tile<T, Filter, Stride, Transposed, kChannels, kWide>(plan, problem, pointers, stream);
     case kMedium:
       return launch_tile<T, Filter, Stride, Transposed, kChannels, kMedium>(plan, problem, pointers, stream);
     default:

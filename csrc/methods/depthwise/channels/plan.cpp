@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "methods/depthwise/channels/tiles.h"
+#include "methods/depthwise/channels_support.h"
 #include "methods/depthwise/family.h"
 #include "problem/divide.h"
 
@@ -12,33 +13,14 @@ namespace {
 using channels::Tile;
 
 constexpr int64_t kThreads = 128;
-constexpr int64_t kOffsets = int64_t{1} << 31;  // offsets within a tile are 32 bits
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("runs on GPUs; this device is a CPU");
-  if (problem.operation == Operation::weight_grad) return Support::no("forward and input_grad only");
-  if (problem.layout != Layout::nhwc) return Support::no("layout must be channels_last");
-  if (problem.dtype == DType::float64) return Support::no("dtype must be float32, float16 or bfloat16");
-  if (!problem.is_depthwise() || problem.out_channels != problem.in_channels) {
-    return Support::no("groups, in_channels and out_channels must be equal");
-  }
+  if (const Support support = supports_channels(problem, device); !support.ok) return support;
   const int64_t filter = problem.filter_height, stride = problem.stride_h;
   if (filter != problem.filter_width || (filter != 3 && filter != 5 && filter != 7)) {
     return Support::no("filter must be 3x3, 5x5 or 7x7");
   }
   if (stride != problem.stride_w || stride > 2) return Support::no("stride must be (1, 1) or (2, 2)");
-  if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("dilation must be 1");
-  if (std::max({problem.padding_top, problem.padding_bottom, problem.padding_left, problem.padding_right}) >=
-      filter) {
-    return Support::no("padding must be smaller than the filter");
-  }
-  // A tile spans at most 21 rows; unit and thread numbers are 32 bits.
-  const int64_t height = std::max(problem.in_height, problem.out_height);
-  const int64_t width = std::max(problem.in_width, problem.out_width);
-  if (width + 32 >= kOffsets / 32 / problem.in_channels || height + 32 >= kOffsets / problem.batch ||
-      height >= kOffsets / 64) {
-    return Support::no("channels * width must be below 2^26, and batch * height below 2^31");
-  }
   return Support::yes();
 }
 
@@ -75,16 +57,12 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const bool half = problem.dtype != DType::float32;
   const bool pairs = half && problem.in_channels % 2 == 0;
   const int64_t lane_channels = pairs ? 2 : 1;
-  const Activation activation = problem.epilogue.activation;
-  const bool long_epilogue =
-      problem.epilogue.is_more_than_bias() ||
-      (activation != Activation::none && activation != Activation::relu && activation != Activation::relu6);
   for (const channels::TileSize size :
-       {channels::kLarge, channels::kSmall, channels::kWide, channels::kMedium, channels::kTiny}) {
+       {channels::kLarge, channels::kSmall, channels::kMedium, channels::kTiny}) {
     const Tile tile =
         channels::tile_of(static_cast<int>(filter), static_cast<int>(stride), transposed, pairs, size);
     // One channel a lane of 16 bits is for odd channel counts: the small tile will do.
-    if (tile.columns == 0 || (long_epilogue && size != channels::kSmall)) continue;
+    if (tile.columns == 0 || (size != channels::kSmall && !has_short_epilogue(problem))) continue;
     if (half && !pairs && size != channels::kSmall) continue;
     const int64_t height =
         gradient ? problem.in_height + (transposed ? problem.padding_top % stride : 0) : problem.out_height;
@@ -131,12 +109,12 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
 
     Plan plan;
     // Tiles with all rows in flight are another kernel, to the timings.
-    const bool large = size == channels::kLarge || size == channels::kWide;
-    plan.candidate = large ? "channels_large" : "channels_small";
+    plan.candidate = size == channels::kLarge ? "channels_large" : "channels_small";
     plan.kernel = kChannels;
     plan.tiling = {{"lanes", device.lanes},   {"tile", size},      {"channels", lane_channels},
                    {"columns", tile.columns}, {"rows", tile.rows}, {"slices", slices}};
     plan.predicted_us = std::max(memory, latency) + 0.25 * std::min(memory, latency) + 1.5;
+    if (filter == 7 && stride == 1) trust(plan, device, 1.1);
     plans.push_back(std::move(plan));
   }
 }

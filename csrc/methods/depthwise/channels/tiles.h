@@ -12,16 +12,14 @@ struct Tile {
 
 // Large tiles read each source element seldom and keep few rows in flight; the others are for problems that
 // do not fill the device, and have all their rows in flight at once. The small tile has every activation; the
-// others none, relu and relu6. Wide is another large one.
-enum TileSize : int { kLarge = 0, kSmall = 1, kWide = 2, kMedium = 3, kTiny = 4 };
+// others none, relu and relu6.
+enum TileSize : int { kLarge = 0, kSmall = 1, kMedium = 2, kTiny = 3 };
 constexpr int kAllRows = 9;
 
-// Zero columns where there is no such tile. pairs: two channels a lane, and so twice the registers.
-// Filters of 25 or 49 taps leave few registers for the sums: most tiles have them in shared memory.
+// Zero columns where there is no such tile: where 5x5 and 7x7 filters of stride 1 have much to do, that is
+// channels_rolling's. pairs: two channels a lane, and so twice the registers. Filters of 25 or 49 taps leave
+// few registers for the sums: they are in shared memory.
 constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, TileSize size) {
-  if (size == kWide) {
-    return filter == 5 && stride == 1 && pairs ? Tile{7, 7, 2, true, 2} : Tile{};
-  }
   if (size == kMedium) {
     if (filter != 3 || transposed) return {};
     return {stride == 1 ? 7 : 4, 2, kAllRows, true, 4};
@@ -42,9 +40,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
               : filter == 5 ? 4
                             : 2};
     }
-    if (filter == 3) return {7, 7, 2, true, 4};
-    if (!pairs) return filter == 5 ? Tile{7, 7, 1, false, 4} : Tile{4, 3, 1, false, 4};
-    return filter == 5 ? Tile{4, 7, 2, true, 3} : Tile{};
+    return filter == 3 ? Tile{7, 7, 2, true, 4} : Tile{};
   }
   if (transposed) {
     if (size == kSmall) return {4, 2, kAllRows, filter == 3, 4};
@@ -60,7 +56,7 @@ constexpr Tile tile_of(int filter, int stride, bool transposed, bool pairs, Tile
 // Filters of 25 taps and more come by way of shared memory where a block has little else to do. Large tiles
 // read them once for many rows; for 9 taps the detour takes longer (1.2 times, N = 1 on an H200).
 constexpr bool is_staged(int filter, TileSize size) {
-  return filter > 3 && size != kLarge && size != kWide;
+  return filter > 3 && size != kLarge;
 }
 
 }  // namespace convx::depthwise::channels

@@ -1,0 +1,15 @@
+// What is compiled: what the planner may choose and the launcher has.
+#pragma once
+
+namespace convx::depthwise::channels_rolling {
+
+constexpr int kThreads = 64;
+constexpr int kColumns = 7;  // of results, a lane
+
+// Of a multiprocessor, that the registers must allow. Two channels a lane have twice the sums.
+constexpr int blocks_of(int filter, int channels) {
+  if (channels == 2) return filter == 7 ? 6 : 8;
+  return filter == 7 ? 8 : 10;
+}
+
+}  // namespace convx::depthwise::channels_rolling
