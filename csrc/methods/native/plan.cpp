@@ -49,9 +49,11 @@ double single_channel_padding(const ConvProblem& problem) {
 }
 
 // Depthwise layers for which cuDNN has kernels that are bound by arithmetic, in 16 bits others for small
-// batches (an H200, torch 2.11, 90 layers of 32 to 1024 channels).
+// batches, and without padding others once more (an H200, torch 2.11, 90 layers of 32 to 1024 channels).
 bool is_7x7_channels_last(const ConvProblem& problem) {
-  return problem.is_depthwise() && problem.out_channels == problem.in_channels &&
+  const auto [least, most] =
+      std::minmax({problem.padding_top, problem.padding_bottom, problem.padding_left, problem.padding_right});
+  return least > 0 && most <= 3 && problem.is_depthwise() && problem.out_channels == problem.in_channels &&
          problem.layout == Layout::nhwc && problem.dtype != DType::float64 &&
          problem.operation != Operation::weight_grad && problem.filter_height == 7 &&
          problem.filter_width == 7 && problem.stride_h == 1 && problem.stride_w == 1 &&

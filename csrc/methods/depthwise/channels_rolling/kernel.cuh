@@ -138,8 +138,10 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
   };
 
   Lane<T, Channels> ahead[kSources];  // the next source row
-  const auto fetch = [&](const Unit& unit, int i) {
-    const char* const line = unit.source + i * static_cast<int64_t>(source_pitch);
+  const auto row_of = [&](const Unit& unit, int i) {
+    return unit.source + i * static_cast<int64_t>(source_pitch);
+  };
+  const auto fetch = [&](const char* line) {
     make_opaque(source_inside);  // else it becomes as many predicates, more than there are
     CONVX_UNROLL
     for (int j = 0; j < kSources; ++j) {
@@ -151,7 +153,7 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
   const uint32_t end = number + shape.slice_units + (slice < shape.longer_slices ? 1 : 0);
   Unit unit = locate(number);
   take_turn();
-  fetch(unit, unit.begin);
+  fetch(row_of(unit, unit.begin));
   bring_filters<T, kTaps, Channels>(shared_filters, weight, shape.divide_vectors.remainder(first_thread),
                                     shape);
   if (!active) return;
@@ -162,7 +164,6 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
 
   for (;;) {
     const bool last = number + 1 == end;
-    const Unit next = last ? unit : locate(number + 1);
     char* line = unit.result;
     const auto write = [&](float (&row)[kSums]) {
       channels::write_row<false, Channels>(row, finishing, clamped, channel, line, pixel_pitch,
@@ -188,8 +189,12 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
           make_opaque(value[j][v]);  // else it is unpacked for every row of taps
         }
       }
-      const bool ends = i + 1 == unit.end;
-      fetch(ends ? next : unit, ends ? next.begin : i + 1);
+      const char* line_ahead = row_of(unit, i + 1 < unit.end ? i + 1 : i);
+      if (i + 1 == unit.end && !last) {  // found out once more below: registers are few
+        const Unit next = locate(number + 1);
+        line_ahead = row_of(next, next.begin);
+      }
+      fetch(line_ahead);
       // Keeps the compiler from holding the whole filter in registers.
       asm volatile("" ::: "memory");
       float done[kSums];
@@ -220,7 +225,7 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
     }
     if (last) break;
     ++number;
-    unit = next;
+    unit = locate(number);
   }
 }
 

@@ -1,5 +1,7 @@
 // The launcher of the channels_rolling family for one element type.
 #pragma once
+#include <type_traits>
+
 #include "methods/depthwise/channels_rolling/kernel.cuh"
 #include "methods/depthwise/family.h"
 #include "problem/sweep.h"
@@ -32,8 +34,9 @@ void launch_form(const Plan& plan, const ConvProblem& problem, const Pointers& p
   shape.divide_blocks = FastDivide(shape.blocks);
   shape.filter_words = divide_by(vectors * Filter * Filter);
   const bool gradient = problem.operation == Operation::input_grad;
-  launch_in_turn(channels_last_rolling<T, Filter, Channels, Whole, blocks_of(Filter, Channels)>,
-                 "depthwise channels_rolling", Grid{shape.blocks * slices}, kThreads, 0, stream,
+  constexpr int kBlocks = blocks_of(Filter, Channels, std::is_same<T, float16>::value);
+  launch_in_turn(channels_last_rolling<T, Filter, Channels, Whole, kBlocks>, "depthwise channels_rolling",
+                 Grid{shape.blocks * slices}, kThreads, 0, stream,
                  static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                  static_cast<const T*>(pointers.weight), initial_bias<T>(problem, pointers),
                  static_cast<T*>(pointers.result), shape, finishing_of<T>(problem, pointers));

@@ -51,7 +51,8 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
                      sweep.left == filter / 2 && (channels == 2 || problem.dtype == DType::float32);
   const int64_t lanes = problem.in_channels / channels * divide_up(sweep.result_width, kColumns);
   const int64_t blocks = divide_up(lanes, channels_rolling::kThreads);
-  const int64_t resident = channels_rolling::blocks_of(static_cast<int>(filter), static_cast<int>(channels));
+  const int64_t resident = channels_rolling::blocks_of(static_cast<int>(filter), static_cast<int>(channels),
+                                                       problem.dtype == DType::float16);
   const int64_t multiprocessors = std::max(1, device.multiprocessors);
   const double cycles_per_us = device.busy_cycles_per_us();
   constexpr double kWarps = channels_rolling::kThreads / 32.0 / 4;  // of a block, for each scheduler
