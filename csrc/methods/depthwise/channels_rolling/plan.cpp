@@ -33,12 +33,14 @@ struct Work {
 Work work_of(const Sweep& sweep, int64_t rows) {
   const int64_t filter = sweep.filter_height, groups = divide_up(sweep.result_height, rows);
   const int64_t first = (groups - 1) / 2 * rows, top = first - sweep.top;
-  Work work = {0, 0, std::min(rows, sweep.result_height - first)};
-  const int64_t end = std::min(work.rows + filter - 1, sweep.source_height - top);
-  for (int64_t i = std::max<int64_t>(0, -top); i < end; ++i) {
-    ++work.source_rows;
-    work.products += std::min(i, work.rows - 1) - std::max<int64_t>(0, i - filter + 1) + 1;
-  }
+  const int64_t count = std::min(rows, sweep.result_height - first), all = count + filter - 1;
+  const int64_t begin = std::max<int64_t>(0, -top), end = std::min(all, sweep.source_height - top);
+  const auto products_of = [&](int64_t i) {
+    return std::min(i, count - 1) - std::max<int64_t>(0, i - filter + 1) + 1;
+  };
+  Work work = {end - begin, count * filter, count};
+  for (int64_t i = 0; i < begin; ++i) work.products -= products_of(i);  // in the padding, less than a filter
+  for (int64_t i = end; i < all; ++i) work.products -= products_of(i);
   return work;
 }
 
@@ -55,7 +57,6 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
                                                        problem.dtype == DType::float16);
   const int64_t multiprocessors = std::max(1, device.multiprocessors);
   const double cycles_per_us = device.busy_cycles_per_us();
-  constexpr double kWarps = channels_rolling::kThreads / 32.0 / 4;  // of a block, for each scheduler
 
   // Instructions of a warp, as in the compiler's code for an H200.
   const int64_t sources = whole ? kColumns : kColumns + filter - 1;
@@ -66,11 +67,10 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   const double per_row = 6.5 * kColumns;
 
   Plan best;
-  for (int64_t groups = 1, before = 0; groups <= sweep.result_height; ++groups) {
-    // More groups only where they are smaller than before, and small ones by halves.
-    const int64_t rows = divide_up(sweep.result_height, groups);
-    if (rows == before || (rows > 4 && rows * 8 > before * 7 && before > 0)) continue;
-    before = rows;
+  for (int64_t rows = sweep.result_height, groups = 1; rows > 0;
+       rows = rows > 1 ? divide_up(sweep.result_height, groups) : 0) {
+    // The next have an eighth less.
+    groups = std::max(groups + 1, divide_up(sweep.result_height, std::max<int64_t>(1, rows * 7 / 8)));
     const Work work = work_of(sweep, rows);
     const double instructions = static_cast<double>(work.source_rows) * per_source +
                                 static_cast<double>(work.products) * per_product +
@@ -79,8 +79,10 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     const int64_t slices = std::clamp<int64_t>(resident * multiprocessors / blocks, 1, units);
     const int64_t beside = std::min(resident, divide_up(blocks * slices, multiprocessors));
     const int64_t waves = divide_up(blocks * slices, resident * multiprocessors);
-    // A scheduler issues 0.76 instructions a cycle of several warps, half of one.
-    const double cycles = instructions * std::max(static_cast<double>(beside) * kWarps / 0.76, 2.0);
+    // A scheduler issues 0.76 instructions a cycle of several warps, half of one; that with the most warps is
+    // the last.
+    const int64_t warps = divide_up(beside * channels_rolling::kThreads / device.lanes, 4);
+    const double cycles = instructions * std::max(static_cast<double>(warps) / 0.76, 2.0);
     // Filters come by way of shared memory, a tap after the other.
     const double prologue = 1.2 + 0.011 * static_cast<double>(filter * filter * channels);
     const double compute =
