@@ -4,6 +4,7 @@
 // neighbouring parts of the same pixel rows, so that halo rows are found in cache.
 #pragma once
 #include "methods/depthwise/channels/lane.cuh"
+#include "methods/depthwise/channels/shape.h"
 #include "methods/depthwise/channels/write.cuh"
 #include "platform/gpu/overlap.h"
 #include "platform/gpu/platform.h"
@@ -41,19 +42,6 @@ struct TileAxis {
   CONVX_DEVICE static constexpr int last_source(int result) {
     return Transposed ? (result + Filter - 1) / Stride : Stride * result + Filter - 1;
   }
-};
-
-struct ChannelsShape {
-  int channels, source_height, source_width, result_height, result_width;
-  int padding_top, padding_left;
-  int column_tiles, row_tiles;
-  uint32_t blocks;  // of one slice
-  // Units are batch * row_tiles, split evenly: the first longer_slices have one more than slice_units.
-  uint32_t slice_units, longer_slices;
-  bool turn_filter;
-  FastDivide divide_vectors, divide_row_tiles,
-      divide_blocks;        // by channels / Channels, by row_tiles, by blocks
-  FastDivide filter_words;  // of all channels
 };
 
 // Where the rows of a unit lie, from a lane's first source and result column on.

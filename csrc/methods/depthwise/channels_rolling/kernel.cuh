@@ -4,6 +4,7 @@
 // registers (row reuse). The filter is in shared memory as float: a tap is read once for Columns * Channels
 // products.
 #pragma once
+#include "methods/depthwise/channels/shape.h"
 #include "methods/depthwise/channels/write.cuh"
 #include "methods/depthwise/channels_rolling/tiles.h"
 #include "platform/gpu/opaque.h"
@@ -15,16 +16,8 @@ namespace convx::depthwise::channels_rolling {
 using channels::Lane;
 using channels::LaneFilter;
 
-struct RollingShape {
-  int channels, source_height, source_width, result_height, result_width;
-  int padding_top, padding_left;
-  int column_tiles, rows;  // result rows of a unit
-  uint32_t blocks;         // of one slice
-  // Units are batch * groups of rows, split evenly: the first longer_slices have one more than slice_units.
-  uint32_t slice_units, longer_slices;
-  bool turn_filter;
-  FastDivide divide_vectors, divide_groups, divide_blocks;  // by channels / Channels, row groups, blocks
-  FastDivide filter_words;                                  // of all channels
+struct RollingShape : channels::ChannelsShape {
+  int rows;  // of results, a unit
 };
 
 // Some result rows of an image, from a lane's first source and result column on.
@@ -37,8 +30,8 @@ struct Unit {
 template <int Filter>
 CONVX_DEVICE Unit unit_of(const RollingShape& shape, uint32_t number, const char* source_lane,
                           char* result_lane, uint32_t source_pitch, uint32_t result_pitch) {
-  const uint32_t image = shape.divide_groups.quotient(number);
-  const int y = static_cast<int>(shape.divide_groups.remainder(number)) * shape.rows;
+  const uint32_t image = shape.divide_row_tiles.quotient(number);
+  const int y = static_cast<int>(shape.divide_row_tiles.remainder(number)) * shape.rows;
   const int source_y = y - shape.padding_top, left = shape.result_height - y;
   Unit unit;
   unit.rows = left < shape.rows ? left : shape.rows;
