@@ -31,12 +31,10 @@ inline Support supports_channels(const ConvProblem& problem, const DeviceTraits&
   return Support::yes();
 }
 
-// Bias, relu and relu6: the code of other epilogues costs kernels with many sums their registers.
+// No more than a bias and an activation but gelu: the code of other epilogues costs kernels with many sums
+// their registers.
 inline bool has_short_epilogue(const ConvProblem& problem) {
-  const Activation activation = problem.epilogue.activation;
-  return !problem.epilogue.is_more_than_bias() &&
-         (activation == Activation::none || activation == Activation::relu ||
-          activation == Activation::relu6);
+  return !problem.epilogue.is_more_than_bias() && problem.epilogue.activation != Activation::gelu;
 }
 
 }  // namespace convx::depthwise

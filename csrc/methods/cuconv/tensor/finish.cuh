@@ -65,7 +65,7 @@ class Finish {
         CONVX_UNROLL
         for (int r = 0; r < kRows; ++r, own += kDown * a_.result_plane) {
           if (row + r * kDown >= filters) break;
-          if constexpr (Last) activate(values[r], a_.activation);
+          if constexpr (Last) activate<T>(values[r], a_.activation);
           put<Count>(own, values[r], pixel, whole);
         }
       }

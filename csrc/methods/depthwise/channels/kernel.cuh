@@ -139,8 +139,7 @@ CONVX_DEVICE void add_row(const Pixel (&row)[SourceColumns], const uint32_t* own
 // Resident filters live in registers, others stay in shared memory, where each thread has Filter * Filter
 // words of its own: an odd number, so that a tap's lie in different banks. Staged ones are copied to shared
 // memory by the whole block first.
-// Depth is the number of source rows in flight. Without AnyEpilogue, there are a bias and none, relu and
-// relu6: the code of the others costs registers.
+// Depth is the number of source rows in flight.
 template <class T, int Filter, int Stride, bool Transposed, int Channels, int Columns, int Rows, int Depth,
           bool Resident, bool Staged, int Blocks, bool AnyEpilogue>
 CONVX_KERNEL(kThreads, CONVX_TIGHT_BLOCKS(Blocks))
@@ -233,7 +232,6 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
   float offset[Channels];
   CONVX_UNROLL
   for (int v = 0; v < Channels; ++v) offset[v] = bias ? widen(bias[channel + v]) : 0.0f;
-  const bool clamped = finishing.activation == Activation::relu || finishing.activation == Activation::relu6;
 
   for (;;) {
     Unit next = unit;
@@ -277,8 +275,7 @@ channels_last(const T* source, const T* weight, const T* bias, T* result, Channe
         if (Axis::last_source(o) != i) return;
         if (unit.y + o < 0 || unit.y + o >= shape.result_height) return;
         char* const line = unit.result + o * result_pitch;
-        write_row<AnyEpilogue, Channels>(sum[o], finishing, clamped, channel, line, pixel_pitch,
-                                         result_inside);
+        write_row<AnyEpilogue, Channels>(sum[o], finishing, channel, line, pixel_pitch, result_inside);
       });
     });
     if (last) break;

@@ -5,10 +5,11 @@
 
 namespace convx::depthwise::channels {
 
-// Finishes the sums of a row of results and writes those whose columns lie in it. clamped: by relu or relu6.
+// Finishes the sums of a row of results and writes those whose columns lie in it. Without AnyEpilogue there
+// is no more than a bias and an activation but gelu: the code of the others costs registers.
 template <bool AnyEpilogue, int Channels, class T, int Sums>
-CONVX_DEVICE void write_row(float (&sum)[Sums], const Finishing<T>& finishing, bool clamped, int channel,
-                            char* line, uint32_t pixel_pitch, uint32_t inside) {
+CONVX_DEVICE void write_row(float (&sum)[Sums], const Finishing<T>& finishing, int channel, char* line,
+                            uint32_t pixel_pitch, uint32_t inside) {
   constexpr int kColumns = Sums / Channels;
   if constexpr (AnyEpilogue) {
     finish(
@@ -22,13 +23,8 @@ CONVX_DEVICE void write_row(float (&sum)[Sums], const Finishing<T>& finishing, b
             for (int v = 0; v < Channels; ++v) residuals[t * Channels + v] = own[v];
           }
         });
-  } else if (clamped) {
-    const bool capped = finishing.activation == Activation::relu6;
-    CONVX_UNROLL
-    for (int i = 0; i < Sums; ++i) {
-      sum[i] = sum[i] < 0.0f ? 0.0f : sum[i];
-      if (capped) sum[i] = sum[i] > 6.0f ? 6.0f : sum[i];
-    }
+  } else {
+    activate_shortly<T>(sum, finishing.activation);
   }
   CONVX_UNROLL
   for (int t = 0; t < kColumns; ++t) {

@@ -123,9 +123,10 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
   const uint32_t pixel_pitch = shape.channels * static_cast<uint32_t>(sizeof(T));
   const uint32_t source_pitch = shape.source_width * pixel_pitch,
                  result_pitch = shape.result_width * pixel_pitch;
+  const uint32_t in_pixel = channel * static_cast<uint32_t>(sizeof(T));
   const char* const source_lane =
-      reinterpret_cast<const char*>(source + channel) + source_x * static_cast<int>(pixel_pitch);
-  char* const result_lane = reinterpret_cast<char*>(result + channel) + x * static_cast<int>(pixel_pitch);
+      reinterpret_cast<const char*>(source) + in_pixel + source_x * static_cast<int>(pixel_pitch);
+  char* const result_lane = reinterpret_cast<char*>(result) + in_pixel + x * pixel_pitch;
   const auto locate = [&](uint32_t number) {
     return unit_of<Filter>(shape, number, source_lane, result_lane, source_pitch, result_pitch);
   };
@@ -146,21 +147,19 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
   const uint32_t end = number + shape.slice_units + (slice < shape.longer_slices ? 1 : 0);
   Unit unit = locate(number);
   take_turn();
-  fetch(row_of(unit, unit.begin));
+  const char* source_line = row_of(unit, unit.begin);
+  fetch(source_line);
   bring_filters<T, kTaps, Channels>(shared_filters, weight, shape.divide_vectors.remainder(first_thread),
                                     shape);
   if (!active) return;
   float fresh[kSums];
   CONVX_UNROLL
   for (int t = 0; t < kSums; ++t) fresh[t] = bias ? widen(bias[channel + t % Channels]) : 0.0f;
-  const bool clamped = finishing.activation == Activation::relu || finishing.activation == Activation::relu6;
 
   for (;;) {
-    const bool last = number + 1 == end;
     char* line = unit.result;
     const auto write = [&](float (&row)[kSums]) {
-      channels::write_row<false, Channels>(row, finishing, clamped, channel, line, pixel_pitch,
-                                           result_inside);
+      channels::write_row<false, Channels>(row, finishing, channel, line, pixel_pitch, result_inside);
       line += result_pitch;
     };
     // Of the Filter - 1 result rows before row i. The first product of each step is added to a sum and
@@ -182,12 +181,13 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
           make_opaque(value[j][v]);  // else it is unpacked for every row of taps
         }
       }
-      const char* line_ahead = row_of(unit, i + 1 < unit.end ? i + 1 : i);
-      if (i + 1 == unit.end && !last) {  // found out once more below: registers are few
+      if (i + 1 < unit.end) {
+        source_line += source_pitch;
+      } else if (number + 1 < end) {  // found out once more below: registers are few
         const Unit next = locate(number + 1);
-        line_ahead = row_of(next, next.begin);
+        source_line = row_of(next, next.begin);
       }
-      fetch(line_ahead);
+      fetch(source_line);
       // Keeps the compiler from holding the whole filter in registers.
       asm volatile("" ::: "memory");
       float done[kSums];
@@ -216,8 +216,7 @@ channels_last_rolling(const T* source, const T* weight, const T* bias, T* result
         for (int t = 0; t < kSums; ++t) sum[k - 1][t] = sum[k][t];
       }
     }
-    if (last) break;
-    ++number;
+    if (++number == end) break;
     unit = locate(number);
   }
 }

@@ -18,7 +18,8 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
     return Support::no("filter must be 5x5 or 7x7");
   }
   if (problem.stride_h != 1 || problem.stride_w != 1) return Support::no("stride must be 1");
-  if (!has_short_epilogue(problem)) return Support::no("no epilogue but a bias, relu and relu6");
+  if (!has_short_epilogue(problem))
+    return Support::no("no epilogue but a bias and an activation other than gelu");
   return Support::yes();
 }
 

@@ -9,8 +9,8 @@ constexpr int kColumns = 7;  // of results, a lane
 // Of a multiprocessor, that the registers must allow. Two channels a lane have twice the sums; float16 takes
 // some registers more to be widened.
 constexpr int blocks_of(int filter, int channels, bool is_float16) {
-  if (channels == 2) return (filter == 7 ? 6 : 8) - (is_float16 ? 2 : 0);
-  return filter == 7 ? 8 : 10;
+  const int most = channels == 2 ? (filter == 7 ? 6 : 8) : (filter == 7 ? 8 : 10);
+  return most - (is_float16 ? 2 : 0);
 }
 
 }  // namespace convx::depthwise::channels_rolling

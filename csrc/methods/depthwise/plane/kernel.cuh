@@ -120,7 +120,7 @@ plane_kernel(Arguments<T> a) {
       for (int v = 0; v < kSize; ++v) sum[o][v] = bias;
     }
     const auto finish_row = [&](int o) {
-      activate(sum[o], a.activation);
+      activate<T>(sum[o], a.activation);
       CONVX_UNROLL
       for (int v = 0; v < kSize; ++v) origin[o * row_step + v * column_step] = narrow<T>(sum[o][v]);
     };

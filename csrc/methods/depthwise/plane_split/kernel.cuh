@@ -203,7 +203,7 @@ plane_split_kernel(Arguments<T> a) {
     T* const to = results + (result_phase + plane * result_plane + row * a.result_width + column);
     CONVX_UNROLL
     for (int o = 0; o < kRows; ++o) {
-      activate(sum[o], a.activation);
+      activate<T>(sum[o], a.activation);
       if (row + o < 0 || row + o >= a.result_height) continue;
       CONVX_UNROLL
       for (int v = 0; v < kResults; ++v) {

@@ -217,7 +217,7 @@ strip_kernel(Arguments<T> a) {
       if (Index::last_source_row(o) != i || !makes || row < 0 || row >= a.result_height) continue;
       T* to = result + (row * a.result_width + result_column);
       if constexpr (!has_any_epilogue(Filter, V)) {
-        activate(sum[o], a.finishing.activation);
+        activate<T>(sum[o], a.finishing.activation);
       } else if constexpr (Filter > 3) {
         finish_by_turns(sum[o], a.finishing, channel, [&](int v) -> const T* {
           return result_column + v >= 0 && result_column + v < a.result_width ? to + v : nullptr;

@@ -153,7 +153,7 @@ filter_general_kernel(Arguments<T> a) {
     }
     uint32_t activation = static_cast<uint32_t>(a.activation);
     if constexpr (sizeof(T) == 8) make_opaque(activation);  // its conditions are not kept across the taps
-    activate(sum, static_cast<Activation>(activation));
+    activate<T>(sum, static_cast<Activation>(activation));
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
       if (!makes || result_row + o >= a.out_height) continue;

@@ -111,7 +111,7 @@ CONVX_DEVICE void walk(const Arguments<T>& a, const Reader<Edge, T, Filter>& rea
         for (int j = 0; j < Filter; ++j) sum[o] = multiply_add(pixel[j], tap[r * Filter + j], sum[o]);
       }
     }
-    activate(sum, a.activation);
+    activate<T>(sum, a.activation);
     CONVX_UNROLL
     for (int o = 0; o < Rows; ++o) {
       if (start + o >= end || result_column >= a.out_width) continue;

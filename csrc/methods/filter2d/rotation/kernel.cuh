@@ -185,7 +185,7 @@ filter_rotation_kernel(Arguments<T> a) {
   CONVX_UNROLL
   for (int o = 0; o < kRows; ++o) {
     if (!makes || result_row + o >= a.out_height) continue;
-    activate(sum[o], a.activation);
+    activate<T>(sum[o], a.activation);
     store_row<T, Aligned>(result + static_cast<int64_t>(o) * a.out_width, sum[o],
                           a.out_width - result_column);
   }

@@ -179,7 +179,7 @@ filter_strip_kernel(Arguments<T> a) {
       constexpr int o = i - (Filter - 1);
       if constexpr (o >= 0) {
         if (o < made) {
-          activate(sum[o], a.activation);
+          activate<T>(sum[o], a.activation);
           T* to = result + static_cast<int64_t>(o) * a.out_width;
           if constexpr (kAligned) {
             store_strip<T, kColumns>(to, sum[o]);

@@ -118,7 +118,7 @@ CONVX_DEVICE Sum multiply_add(Sum a, Sum b, Sum c) { return fmaf(a, b, c); }
   return "";
 }
 
-// As csrc/methods/epilogue.cuh has them.
+// As csrc/methods/activate.cuh has them.
 std::string activation(Activation activation, DType dtype) {
   const std::string suffix = dtype == DType::float64 ? "" : "f";
   std::string value = "value";

@@ -102,8 +102,11 @@ class Finish {
       if (has_non_finite()) return write_exact();
     }
     const Activation activation = finishing_.activation;
-    const bool clamps = activation == Activation::relu || activation == Activation::relu6;
-    if (finishing_.more == 0 && (clamps || activation == Activation::none)) return write_clamped(clamps);
+    if (finishing_.more == 0 && activation != Activation::gelu) {
+      // Each of its own: what is not asked for would lie between what is.
+      if (activation <= Activation::relu6) return write_shortly(ClampRow(activation));
+      return write_shortly([&](float (&row)[kFragments]) { activate_shortly<T>(row, activation); });
+    }
     // One copy of the long code: rows move up after each.
     CONVX_NO_UNROLL
     for (int u = 0; u < 4 * Tile::kRowsEach; ++u) {
@@ -122,9 +125,10 @@ class Finish {
     }
   }
 
-  CONVX_DEVICE void write_clamped(bool clamps) {
+  // No more than a bias and an activation of few instructions.
+  template <class Activate>
+  CONVX_DEVICE void write_shortly(const Activate& activate) {
     constexpr bool kRowsOfPixels = How == kRows || How == kShortRows;
-    const float high = finishing_.activation == Activation::relu6 ? 6.0f : INFINITY;
     // Where the results of rows of pixels go walks down the filters.
     T* to[kPlaces];
     int at[kPlaces];
@@ -145,10 +149,7 @@ class Finish {
         float values[kFragments];
         CONVX_UNROLL
         for (int t = 0; t < kFragments; ++t) values[t] = sums_.sum[m][i][t] + shift;
-        if (clamps) {
-          CONVX_UNROLL
-          for (int t = 0; t < kFragments; ++t) values[t] = clamp_keeping_nan(values[t], 0.0f, high);
-        }
+        activate(values);
         if constexpr (kRowsOfPixels) {
           const int each = place(i);
           to[each] += static_cast<int64_t>(row - at[each]) * stride;

@@ -38,6 +38,10 @@ class FinishChannels {
   CONVX_DEVICE void write() {
     if constexpr (Tile::kWarpDepths > 1) {
       write_exchanged();
+    } else if (can_write_pieces()) {
+      // Each of its own: what is not asked for would lie between what is.
+      if (activation_ <= Activation::relu6) return write_pieces(ClampRow(activation_));
+      write_pieces([&](float (&row)[Size::kFragments]) { activate_shortly<T>(row, activation_); });
     } else {
       write_own();
     }
@@ -87,6 +91,58 @@ class FinishChannels {
     }
   }
 
+  // Nearly always: filters in whole pieces, and nothing by turns.
+  CONVX_DEVICE bool can_write_pieces() const {
+    const bool is_whole = shape_.result_pieces && shape_.rows % kNear == 0;
+    if (!is_whole || activation_ == Activation::gelu || shape_.source.kind == OtherPixels::spread)
+      return false;
+    if constexpr (Kind != kSplit) return true;
+    float zero = 0;  // times what is not finite: not a number, from then on
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        CONVX_UNROLL
+        for (int t = 0; t < Size::kFragments; ++t) zero = multiply_add(sums_.sum[m][i][t], 0.0f, zero);
+      }
+    }
+    return zero == 0;
+  }
+
+  template <class Activate>
+  CONVX_DEVICE void write_pieces(const Activate& activate) {
+    CONVX_UNROLL
+    for (int place = 0; place < kPlaces; ++place) {
+      CONVX_UNROLL
+      for (int i = 0; i < kFilters; ++i) {
+        float (&row)[Size::kFragments] = sums_.sum[fragment(i)][index(i, place)];
+        CONVX_UNROLL
+        for (int t = 0; t < Size::kFragments; ++t) row[t] += shift_[i];
+        activate(row);
+      }
+    }
+    CONVX_UNROLL
+    for (int place = 0; place < kPlaces; ++place) {
+      const uint32_t first = sums_.first_pixel(place);
+      T* to = result_ + first * shape_.result.pixel_stride;
+      CONVX_UNROLL
+      for (int t = 0; t < Size::kFragments; ++t) {
+        if (first + t * Size::kFragmentColumns >= shape_.result.pixels) break;
+        CONVX_UNROLL
+        for (int i = 0; i < kFilters; i += kNear) {
+          if (first_filter_ + filter_step(i) >= shape_.rows) continue;
+          Vector<T, kNear> piece;
+          CONVX_UNROLL
+          for (int j = 0; j < kNear; ++j) {
+            piece.element[j] = narrow<T>(sums_.sum[fragment(i + j)][index(i + j, place)][t]);
+          }
+          convx::store<T, kNear>(to + filter_step(i), piece);
+        }
+        to += Size::kFragmentColumns * shape_.result.pixel_stride;
+      }
+    }
+  }
+
   // Through one copy of the code: fragments move up after each.
   CONVX_DEVICE void write_own() {
     CONVX_NO_UNROLL
@@ -117,7 +173,7 @@ class FinishChannels {
     if constexpr (Kind == kSplit) make_finite(values, pixel);
     CONVX_UNROLL
     for (int i = 0; i < kFilters; ++i) values[i] = (empty ? 0 : values[i]) + shift_[i];
-    activate(values, activation_);
+    activate<T>(values, activation_);
     T* const to = result_ + pixel * shape_.result.pixel_stride;
     CONVX_UNROLL
     for (int i = 0; i < kFilters; i += kNear) {

@@ -1,0 +1,102 @@
+// The activations of torch.nn.functional of the same names, in the accumulator's type; gelu is the exact
+// (erf) form.
+#pragma once
+#include "platform/gpu/clamp.h"
+#include "platform/gpu/platform.h"
+#include "platform/gpu/special.h"
+#include "problem/epilogue.h"
+
+namespace convx {
+
+// T: of the results, which says how exact they have to be.
+template <class T>
+CONVX_DEVICE Accumulator<T> silu(Accumulator<T> value) {
+  if constexpr (sizeof(T) == 8) {
+    return value / (1.0 + exp(-value));
+  } else {
+    const float power = sizeof(T) == 4 ? expf(-value) : fast_exp2(value * -1.4426950408889634f);
+    // A quarter of the divisor: the reciprocal of the largest is a normal number.
+    return value * 0.25f * fast_reciprocal(multiply_add(power, 0.25f, 0.25f));
+  }
+}
+
+template <class T>
+CONVX_DEVICE Accumulator<T> hardswish(Accumulator<T> value) {
+  if constexpr (sizeof(T) == 8) {
+    const double shifted = value + 3.0;
+    return value * (shifted < 0.0 ? 0.0 : shifted > 6.0 ? 6.0 : shifted) / 6.0;
+  } else {
+    return value * (clamp_keeping_nan(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f));
+  }
+}
+
+template <class T>
+CONVX_DEVICE Accumulator<T> activated(Accumulator<T> value, Activation activation) {
+  using A = Accumulator<T>;
+  switch (activation) {
+    case Activation::none:
+      return value;
+    case Activation::relu:
+      return value < A(0) ? A(0) : value;  // NaN stays NaN, as in torch
+    case Activation::relu6:
+      return value < A(0) ? A(0) : value > A(6) ? A(6) : value;
+    case Activation::silu:
+      return silu<T>(value);
+    case Activation::hardswish:
+      return hardswish<T>(value);
+    case Activation::gelu:
+      return value * A(0.5) * (A(1) + erf(value * A(0.70710678118654752440)));
+  }
+  return value;
+}
+
+// None, relu and relu6 of rows of float.
+struct ClampRow {
+  bool clamps;
+  float high;
+
+  CONVX_DEVICE explicit ClampRow(Activation activation)
+      : clamps(activation != Activation::none), high(activation == Activation::relu6 ? 6.0f : INFINITY) {}
+
+  template <int N>
+  CONVX_DEVICE void operator()(float (&row)[N]) const {
+    if (!clamps) return;
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) row[i] = clamp_keeping_nan(row[i], 0.0f, high);
+  }
+};
+
+// A register row at once, by few instructions a value: all but gelu, and those of double.
+template <class T, int N>
+CONVX_DEVICE void activate_shortly(Accumulator<T> (&row)[N], Activation activation) {
+  using A = Accumulator<T>;
+  if (activation == Activation::none) return;
+  if (sizeof(T) != 8 && activation == Activation::silu) {
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) row[i] = silu<T>(row[i]);
+  } else if (sizeof(T) != 8 && activation == Activation::hardswish) {
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) row[i] = hardswish<T>(row[i]);
+  } else {
+    const A high = activation == Activation::relu6 ? A(6) : A(INFINITY);
+    CONVX_UNROLL
+    for (int i = 0; i < N; ++i) row[i] = clamp_keeping_nan(row[i], A(0), high);
+  }
+}
+
+// The others one value at a time through a single copy of their code, by rotating the row: N copies of erf
+// would swell every kernel.
+template <class T, int N>
+CONVX_DEVICE void activate(Accumulator<T> (&row)[N], Activation activation) {
+  const bool is_long = sizeof(T) == 8 ? activation > Activation::relu6 : activation == Activation::gelu;
+  if (!is_long) return activate_shortly<T>(row, activation);
+  CONVX_NO_UNROLL
+  for (int turn = 0; turn < N; ++turn) {
+    const Accumulator<T> first = activated<T>(row[0], activation);
+    // Not a loop, which compilers make a move of memory.
+    unrolled<N - 1>([&](auto step) { row[decltype(step)::value] = row[decltype(step)::value + 1]; });
+    row[N - 1] = first;
+  }
+}
+
+}  // namespace convx
