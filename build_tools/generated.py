@@ -45,6 +45,7 @@ LAUNCHERS = {
     "inverted_residual": ("float16", "bfloat16"),
     "pointwise/fma": _REAL,
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
+    "squeeze_excite": _SINGLE,
 }
 CPU_METHODS = ("cuconv", "depthwise", "filter2d", "hntmp", "pointwise")
 ISAS = ("avx512", "avx2", "baseline")

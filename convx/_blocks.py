@@ -1,10 +1,13 @@
-"""Inverted residual blocks, as convx.optimize finds them: three convolution layers that one kernel may do."""
+"""Layers that one kernel may do together, as convx.optimize finds them: inverted residual blocks, and
+squeeze-and-excitation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from convx import _libraries, _planning, operators
@@ -12,25 +15,110 @@ from convx._arguments import gives_channels_last, is_channels_last, pair, tf32_s
 from convx.dispatch import packed
 
 _MOST = 16  # kinds of input of which a block keeps its choice and filters
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "hardsigmoid": F.hardsigmoid}
 
 
-class InvertedResidual(nn.Module):
+class Block(nn.Module):
+    """Where it was measured to be faster (convx.optimize), one kernel does all of it and what is between its
+    layers is never in memory; otherwise, and wherever gradients are needed, the layers are called one after
+    the other. For inference."""
+
+    method = ""
+    """By which the planner knows the kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: dict[Any, tuple[Any, ...]] = {}
+
+    @property
+    def layers(self) -> tuple[nn.Conv2d, ...]:
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What it does, for reports."""
+        raise NotImplementedError
+
+    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
+        """The planner's problem of an input of that size and layout."""
+        raise NotImplementedError
+
+    def shape(self, size: tuple[int, ...]) -> str:
+        """Of its layers on an input, for reports."""
+        raise NotImplementedError
+
+    def by_layers(self, input: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def can_be_one_kernel(self, input: Tensor) -> bool:
+        """Whether there may be a kernel for it; which sizes there is one for, the planner knows."""
+        return input.is_cuda and input.dim() == 4 and bool(_libraries.load()["gpu"].loaded)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training and not torch.compiler.is_compiling() and self.can_be_one_kernel(input):
+            weights = self._weights()
+            if not (torch.is_grad_enabled() and any(map(_needs_grad, (input, *weights)))):
+                algorithm, filters = self._prepared(input, weights)
+                if algorithm is not None:
+                    return self._by_kernel(input, weights, algorithm, filters)
+        return self.by_layers(input)
+
+    def _by_kernel(
+        self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
+    ) -> Tensor:
+        raise NotImplementedError
+
+    def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor | None:
+        """The filters in a plan's order, where it has one."""
+        return None
+
+    def _weights(self) -> tuple[Tensor | None, ...]:
+        return tuple(each for layer in self.layers for each in (layer.weight, layer.bias))
+
+    def _prepared(
+        self, input: Tensor, weights: tuple[Tensor | None, ...]
+    ) -> tuple[str | None, Tensor | None]:
+        """The plan, None for the layers, and the filters in its order."""
+        state = packed.generation(), packed.state_of([each for each in weights if each is not None])
+        key = (tuple(input.shape), input.dtype, is_channels_last(input), input.device)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == state:
+            return kept[1], kept[2]
+        plan = _planning.core().select(self.problem(*key[:3]), _planning.device(input.device)).plan
+        algorithm, filters = None, None
+        if plan.method != "native":
+            algorithm = plan.name
+            filters = self._pack(input, weights, algorithm)
+        if len(self._kept) >= _MOST:
+            self._kept.clear()
+        self._kept[key] = (state, algorithm, filters)
+        return algorithm, filters
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
+
+
+class InvertedResidual(Block):
     """A 1x1 convolution to more channels, a depthwise one with the same activation, a 1x1 one to fewer, and
-    the input added where `residual` says so: MobileNetV2's block, for inference. Or a network's first
-    convolution, of few channels and any odd filter, in the place of the first.
+    the input added where `residual` says so: MobileNetV2's block. Or a network's first convolution, of few
+    channels and any odd filter, in the place of the first."""
 
-    Where it was measured to be faster (convx.optimize), one kernel does all of it and the expanded tensor is
-    never in memory; otherwise, and wherever gradients are needed, the layers are called one after the other.
-    """
+    method = "inverted_residual"
 
     def __init__(self, expand: nn.Conv2d, depthwise: nn.Conv2d, project: nn.Conv2d, residual: bool) -> None:
         super().__init__()
         self.expand, self.depthwise, self.project = expand, depthwise, project
         self.residual = residual
-        self._kept: dict[Any, tuple[Any, ...]] = {}
+
+    @property
+    def layers(self) -> tuple[nn.Conv2d, ...]:
+        return self.expand, self.depthwise, self.project
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("expand", "depthwise", "project", *(("residual",) if self.residual else ()))
 
     def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
-        """The _core.BlockProblem of an input of that size and layout."""
         return _planning.core().BlockProblem(
             dtype=_planning.dtype_name(dtype),
             layout="channels_last" if channels_last else "nchw",
@@ -49,9 +137,14 @@ class InvertedResidual(nn.Module):
             stride=pair("stride", self.depthwise.stride)[0],
         )
 
+    def shape(self, size: tuple[int, ...]) -> str:
+        stride = pair("stride", self.depthwise.stride)[0]
+        taps, more = self.depthwise.kernel_size[0], f" s{stride}" if stride != 1 else ""
+        channels = f"{size[1]}->{self.expand.out_channels}->{self.project.out_channels}"
+        return f"{channels} {taps}x{taps}{more} on {'x'.join(map(str, size))}"
+
     def can_be_one_kernel(self, input: Tensor) -> bool:
-        """Whether there may be a kernel for it; which sizes there is one for, the planner knows."""
-        if not input.is_cuda or input.dim() != 4 or not _libraries.load()["gpu"].loaded:
+        if not super().can_be_one_kernel(input):
             return False
         return is_channels_last(input) or self._reads_patches(input)
 
@@ -59,54 +152,80 @@ class InvertedResidual(nn.Module):
         """Of an image of either layout, for a result in channels_last."""
         return self.expand.kernel_size != (1, 1) and gives_channels_last(input, self.expand.weight)
 
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.training and not torch.compiler.is_compiling() and self.can_be_one_kernel(input):
-            weights = self._weights()
-            if not (torch.is_grad_enabled() and any(map(_needs_grad, (input, *weights)))):
-                algorithm, filters = self._prepared(input, weights)
-                if algorithm is not None:
-                    rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
-                    return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
-        return self.by_layers(input)
-
     def by_layers(self, input: Tensor) -> Tensor:
         filtered = self.depthwise(self.expand(input))
         output: Tensor = self.project(filtered, input) if self.residual else self.project(filtered)
         return output
 
-    def _weights(self) -> tuple[Tensor | None, ...]:
-        layers = (self.expand, self.depthwise, self.project)
-        return tuple(each for layer in layers for each in (layer.weight, layer.bias))
+    def _by_kernel(
+        self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
+    ) -> Tensor:
+        rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
+        return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
+
+    def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor:
+        packed: Tensor = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
+        return packed
 
     def _options(self) -> tuple[Any, ...]:
         activations = (getattr(layer, "activation", "none") for layer in (self.expand, self.project))
         strides = (pair("stride", layer.stride)[0] for layer in (self.expand, self.depthwise))
         return (*strides, *activations, self.residual)
 
-    def _prepared(
-        self, input: Tensor, weights: tuple[Tensor | None, ...]
-    ) -> tuple[str | None, Tensor | None]:
-        """The plan, None for the layers, and the filters in its order."""
-        state = packed.generation(), packed.state_of([each for each in weights if each is not None])
-        key = (tuple(input.shape), input.dtype, is_channels_last(input), input.device)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == state:
-            return kept[1], kept[2]
-        plan = _planning.core().select(self.problem(*key[:3]), _planning.device(input.device)).plan
-        algorithm, filters = None, None
-        if plan.method != "native":
-            algorithm = plan.name
-            filters = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
-        if len(self._kept) >= _MOST:
-            self._kept.clear()
-        self._kept[key] = (state, algorithm, filters)
-        return algorithm, filters
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": {}}
-
     def extra_repr(self) -> str:
         return "residual" if self.residual else ""
+
+
+class SqueezeExcite(Block):
+    """The input times gates of its channels, which come from the mean of each plane by two 1x1 convolutions,
+    to fewer channels and back (Hu, Shen and Sun, 2018). gate: of GATES."""
+
+    method = "squeeze_excite"
+
+    def __init__(self, squeeze: nn.Conv2d, excite: nn.Conv2d, gate: str) -> None:
+        super().__init__()
+        self.squeeze, self.excite, self.gate = squeeze, excite, gate
+
+    @property
+    def layers(self) -> tuple[nn.Conv2d, ...]:
+        return self.squeeze, self.excite
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return "mean", "squeeze", "excite", self.gate, "product"
+
+    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
+        return _planning.core().ExciteProblem(
+            dtype=_planning.dtype_name(dtype),
+            layout="channels_last" if channels_last else "nchw",
+            activation=self._activation,
+            gate=self.gate,
+            batch=size[0],
+            channels=size[1],
+            height=size[2],
+            width=size[3],
+            squeezed_channels=self.squeeze.out_channels,
+        )
+
+    @property
+    def _activation(self) -> str:
+        return getattr(self.squeeze, "activation", "none")
+
+    def shape(self, size: tuple[int, ...]) -> str:
+        return f"{size[1]}->{self.squeeze.out_channels}->{size[1]} on {'x'.join(map(str, size))}"
+
+    def by_layers(self, input: Tensor) -> Tensor:
+        mean = F.adaptive_avg_pool2d(input, 1)
+        return input * GATES[self.gate](self.excite(self.squeeze(mean)))
+
+    def _by_kernel(
+        self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
+    ) -> Tensor:
+        rest = (self._activation, self.gate, algorithm, tf32_setting(True, input.dtype))
+        return operators.squeeze_excite(input, *weights, *rest)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return self.gate
 
 
 def _needs_grad(tensor: Tensor | None) -> bool:

@@ -23,7 +23,7 @@ from convx._arguments import (
     single,
     tf32_setting,
 )
-from convx._blocks import InvertedResidual
+from convx._blocks import Block
 from convx._errors import InvalidArgument, require_dimensions, require_weight_1d
 from convx.images.layers import FilterLayer
 from convx.operators import autocast
@@ -148,12 +148,10 @@ def _run_watched(
             handle.remove()
 
 
-def record_block_calls(
-    model: Module, args: Sequence[Any], kwargs: dict[str, Any]
-) -> dict[InvertedResidual, list[Call]]:
-    """The distinct inputs that one kernel may run, of each inverted residual block, in one forward."""
-    blocks = (module for module in model.modules() if isinstance(module, InvertedResidual))
-    calls: dict[InvertedResidual, list[Call]] = {block: [] for block in blocks}
+def record_block_calls(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[Block, list[Call]]:
+    """The distinct inputs that one kernel may run, of each block, in one forward."""
+    blocks = (module for module in model.modules() if isinstance(module, Block))
+    calls: dict[Block, list[Call]] = {block: [] for block in blocks}
 
     def record(block: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         input = arguments[0]

@@ -1,5 +1,5 @@
 """The operators convx::conv2d, conv2d_input_grad, conv2d_weight_grad, pack_weight, filter2d,
-inverted_residual and pack_inverted_residual.
+inverted_residual, pack_inverted_residual and squeeze_excite.
 
 The libraries bring the kernels; what Python registers for each, its fake, the derivatives that torch.compile
 and torch.export see, autocast, vmap and flops, is declared in a module of its own. Eager code has shorter
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from convx.operators import block, convolution, image_filter, input_gradient, weight_gradient
+from convx.operators import block, convolution, excite, image_filter, input_gradient, weight_gradient
 from convx.operators.operator import Operator, available
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "inverted_residual",
     "pack_inverted_residual",
     "pack_weight",
+    "squeeze_excite",
 ]
 
 DECLARED: dict[str, Operator] = {
@@ -38,6 +39,7 @@ DECLARED: dict[str, Operator] = {
         image_filter.filter2d,
         block.inverted_residual,
         block.pack_inverted_residual,
+        excite.squeeze_excite,
     )
 }
 # By torch's dispatcher.
@@ -48,6 +50,7 @@ pack_weight: Any = DECLARED["pack_weight"].call
 filter2d: Any = DECLARED["filter2d"].call
 inverted_residual: Any = DECLARED["inverted_residual"].call
 pack_inverted_residual: Any = DECLARED["pack_inverted_residual"].call
+squeeze_excite: Any = DECLARED["squeeze_excite"].call
 
 
 def _register() -> torch.library.Library:

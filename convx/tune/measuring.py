@@ -9,7 +9,7 @@ import torch
 
 from convx import _planning
 from convx.tune import records
-from convx.tune.operands import BlockOperands, FilterOperands, Operands
+from convx.tune.operands import BlockOperands, ExciteOperands, FilterOperands, Operands
 from convx.tune.profiler import Timing, fastest, profile
 from convx.tune.records import Record
 
@@ -73,7 +73,11 @@ def _timings(
     rounds: int,
     tell: Callable[[int], Callable[[], None]],
 ) -> dict[str, Timing]:
-    kinds: dict[str, Any] = {"FilterProblem": FilterOperands, "BlockProblem": BlockOperands}
+    kinds: dict[str, Any] = {
+        "FilterProblem": FilterOperands,
+        "BlockProblem": BlockOperands,
+        "ExciteProblem": ExciteOperands,
+    }
     operands: Any = kinds.get(type(problem).__name__, Operands)(problem, where)
     failures: dict[str, Timing] = {}
     contenders = {}

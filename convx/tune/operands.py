@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from convx import operators
+from convx._blocks import GATES
 from convx.tune.replays import Call
 
 _DTYPES = {
@@ -100,24 +102,82 @@ class BlockOperands:
             ([p.stride] * 2, [p.filter // 2] * 4, one, p.expanded_channels, p.activation),
             (one, none, one, 1, p.output_activation),
         )
-        rest = [
-            (weight, bias, *geometry, "auto", 0)
+        layers = [
+            _Convolution(weight, bias, geometry)
             for weight, bias, geometry in zip(self.weights, self.biases, geometries, strict=True)
         ]
-        packed: list[Tensor | None] = []
 
         def call(index: int) -> Tensor:
             value = given = self.inputs[index]
-            for place, arguments in enumerate(rest):
-                more = (given if p.residual and place == 2 else None, None, True)
-                if len(packed) == place:
-                    filters = operators.pack_weight(value, *arguments, *more)
-                    packed.append(filters if filters.numel() > 0 else None)
-                value = operators.conv2d(value, *arguments, packed[place], *more)
+            for layer in layers:
+                value = layer(value, given if p.residual and layer is layers[-1] else None)
             return value
 
         call(0)
         return call
+
+
+class ExciteOperands:
+    """Random tensors for a _core.ExciteProblem, in as many sets."""
+
+    def __init__(self, problem: Any, device: torch.device) -> None:
+        self.problem = p = problem
+        self.sets = _sets(problem, device)
+        generator = torch.Generator(device).manual_seed(0)
+
+        def values(*size: int) -> Tensor:
+            return torch.randn(size, dtype=_DTYPES[p.dtype], device=device, generator=generator)
+
+        layout = torch.channels_last if p.layout == "channels_last" else torch.contiguous_format
+        size = (p.batch, p.channels, p.height, p.width)
+        self.inputs = [values(*size).to(memory_format=layout) for _ in range(self.sets)]
+        squeezed, channels = p.squeezed_channels, p.channels
+        sizes = ((squeezed, channels, 1, 1), (channels, squeezed, 1, 1))
+        self.weights = [(values(*each) / math.sqrt(each[1])).to(memory_format=layout) for each in sizes]
+        self.biases = [torch.zeros(each.size(0), dtype=each.dtype, device=device) for each in self.weights]
+
+    def call(self, algorithm: str) -> Call:
+        """Runs it by one plan on the set of that index."""
+        if algorithm == "native":
+            return self._by_layers()
+        p = self.problem
+        operands = [each for both in zip(self.weights, self.biases, strict=True) for each in both]
+        rest = (*operands, p.activation, p.gate, algorithm, 0)
+        return lambda index: operators.squeeze_excite(self.inputs[index], *rest)
+
+    def _by_layers(self) -> Call:
+        geometry = ([1, 1], [0, 0, 0, 0], [1, 1], 1)
+        squeeze, excite = (
+            _Convolution(weight, bias, (*geometry, activation))
+            for weight, bias, activation in zip(
+                self.weights, self.biases, (self.problem.activation, "none"), strict=True
+            )
+        )
+        gate = GATES[self.problem.gate]
+
+        def call(index: int) -> Tensor:
+            given = self.inputs[index]
+            return given * gate(excite(squeeze(F.adaptive_avg_pool2d(given, 1))))
+
+        call(0)
+        return call
+
+
+class _Convolution:
+    """As a layer calls it: with filters packed at its first call."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, geometry: tuple[Any, ...]) -> None:
+        self._rest = (weight, bias, *geometry, "auto", 0)
+        self._packed: Tensor | None = None
+        self._is_packed = False
+
+    def __call__(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        more = (residual, None, True)
+        if not self._is_packed:
+            filters = operators.pack_weight(input, *self._rest, *more)
+            self._packed = filters if filters.numel() > 0 else None
+            self._is_packed = True
+        return operators.conv2d(input, *self._rest, self._packed, *more)  # type: ignore[no-any-return]
 
 
 class Operands:

@@ -57,6 +57,13 @@ _KINDS = {
             *("expand_filter", "expand_stride", "filter", "stride"),
         ),
     ),
+    "squeeze_excite": (
+        "ExciteProblem",
+        (
+            *("operation", "dtype", "layout", "activation", "gate"),
+            *("batch", "channels", "height", "width", "squeezed_channels"),
+        ),
+    ),
 }
 
 

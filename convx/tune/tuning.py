@@ -243,15 +243,15 @@ def problems_of(
 def block_problems_of(
     model: Module, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[tuple[Any, torch.device]]:
-    """The distinct problems of a model's inverted residual blocks that one kernel can run."""
-    found = []
+    """The distinct problems of a model's blocks that one kernel can run."""
+    found: dict[tuple[Any, torch.device], None] = {}
     for block, calls in _layers.record_block_calls(model, args, kwargs).items():
         for call in calls:
             problem = block.problem(call.size, call.dtype, call.channels_last)
-            able, _ = _planning.core().supports("inverted_residual", problem, _planning.device(call.device))
-            if able and (problem, call.device) not in found:
-                found.append((problem, call.device))
-    return found
+            able, _ = _planning.core().supports(block.method, problem, _planning.device(call.device))
+            if able:
+                found[problem, call.device] = None
+    return list(found)
 
 
 def _operations_of(layer: Module, operations: Sequence[str]) -> Sequence[str]:

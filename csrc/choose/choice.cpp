@@ -241,14 +241,18 @@ std::vector<Explanation> explain(const Problem& problem, const DeviceTraits& dev
 template void check_algorithm<ConvProblem>(const std::string&);
 template void check_algorithm<FilterProblem>(const std::string&);
 template void check_algorithm<BlockProblem>(const std::string&);
+template void check_algorithm<ExciteProblem>(const std::string&);
 template Choice select(const ConvProblem&, const DeviceTraits&, const std::string&);
 template Choice select(const FilterProblem&, const DeviceTraits&, const std::string&);
 template Choice select(const BlockProblem&, const DeviceTraits&, const std::string&);
+template Choice select(const ExciteProblem&, const DeviceTraits&, const std::string&);
 template Choice select_untuned(const ConvProblem&, const DeviceTraits&);
 template Choice select_untuned(const FilterProblem&, const DeviceTraits&);
 template Choice select_untuned(const BlockProblem&, const DeviceTraits&);
+template Choice select_untuned(const ExciteProblem&, const DeviceTraits&);
 template std::vector<Explanation> explain(const ConvProblem&, const DeviceTraits&);
 template std::vector<Explanation> explain(const FilterProblem&, const DeviceTraits&);
 template std::vector<Explanation> explain(const BlockProblem&, const DeviceTraits&);
+template std::vector<Explanation> explain(const ExciteProblem&, const DeviceTraits&);
 
 }  // namespace convx

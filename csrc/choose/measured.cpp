@@ -218,5 +218,6 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
 template std::vector<Plan> predict(const MethodOf<ConvProblem>&, const ConvProblem&, const DeviceTraits&);
 template std::vector<Plan> predict(const MethodOf<FilterProblem>&, const FilterProblem&, const DeviceTraits&);
 template std::vector<Plan> predict(const MethodOf<BlockProblem>&, const BlockProblem&, const DeviceTraits&);
+template std::vector<Plan> predict(const MethodOf<ExciteProblem>&, const ExciteProblem&, const DeviceTraits&);
 
 }  // namespace convx

@@ -7,6 +7,7 @@
 #include "plan/method.h"
 #include "problem/block_problem.h"
 #include "problem/device.h"
+#include "problem/excite_problem.h"
 #include "problem/filter_problem.h"
 #include "problem/problem.h"
 
@@ -31,7 +32,7 @@ struct Measured {
 // products and waves of tiles take; too far from all measured layers it is an extrapolation, which tells
 // plans apart and is not held against torch. Either is corrected by the measured layers around the problem.
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device);
-// Filterings and blocks have the method's estimates alone.
+// Other kinds of problem have the method's estimates alone.
 template <class Problem>
 Measured measured_time(const std::string& /*algorithm*/, const Problem& /*problem*/,
                        const DeviceTraits& /*device*/) {

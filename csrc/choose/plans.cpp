@@ -61,5 +61,6 @@ std::shared_ptr<const Plan> plan_for(const Problem& problem, const DeviceTraits&
 template std::shared_ptr<const Plan> plan_for(const ConvProblem&, const DeviceTraits&, const std::string&);
 template std::shared_ptr<const Plan> plan_for(const FilterProblem&, const DeviceTraits&, const std::string&);
 template std::shared_ptr<const Plan> plan_for(const BlockProblem&, const DeviceTraits&, const std::string&);
+template std::shared_ptr<const Plan> plan_for(const ExciteProblem&, const DeviceTraits&, const std::string&);
 
 }  // namespace convx

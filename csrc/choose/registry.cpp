@@ -7,6 +7,7 @@
 #include "methods/inverted_residual/inverted_residual.h"
 #include "methods/native/native.h"
 #include "methods/pointwise/pointwise.h"
+#include "methods/squeeze_excite/squeeze_excite.h"
 
 namespace convx {
 
@@ -27,6 +28,13 @@ template <>
 const std::vector<const MethodOf<BlockProblem>*>& methods() {
   static const std::vector<const MethodOf<BlockProblem>*> table = {&inverted_residual::method,
                                                                    &inverted_residual::native};
+  return table;
+}
+
+template <>
+const std::vector<const MethodOf<ExciteProblem>*>& methods() {
+  static const std::vector<const MethodOf<ExciteProblem>*> table = {&squeeze_excite::method,
+                                                                    &squeeze_excite::native};
   return table;
 }
 

@@ -1,17 +1,19 @@
 // The one table of methods for each kind of problem: dispatch, explain(), tests and benchmarks loop over it.
-// Templates are of ConvProblem, FilterProblem and BlockProblem.
+// Templates are of ConvProblem, FilterProblem, BlockProblem and ExciteProblem.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "plan/method.h"
 #include "problem/block_problem.h"
+#include "problem/excite_problem.h"
 #include "problem/filter_problem.h"
 
 namespace convx {
 
 // In order of registration. Of convolutions "native", torch's own, is the last and supports everything, as it
-// does of blocks, where it is a convolution after the other; filterings have no such method.
+// does of blocks and squeeze-and-excitations, where it is one operator after the other; filterings have no
+// such method.
 template <class Problem>
 const std::vector<const MethodOf<Problem>*>& methods();
 template <>
@@ -20,6 +22,8 @@ template <>
 const std::vector<const MethodOf<FilterProblem>*>& methods();
 template <>
 const std::vector<const MethodOf<BlockProblem>*>& methods();
+template <>
+const std::vector<const MethodOf<ExciteProblem>*>& methods();
 
 // Throws InvalidArgument, listing what exists, unless algorithm is "auto" or begins with a method's name, or
 // is several such as "first|second". Where one method is all that there is, its candidates go by their own

@@ -93,6 +93,7 @@ void forget_tuned() {
   clear<ConvProblem>();
   clear<FilterProblem>();
   clear<BlockProblem>();
+  clear<ExciteProblem>();
   ++generation;
 }
 
@@ -104,14 +105,17 @@ void remember_tuned(const std::string& record) {
   RecordFields fields(record);
   if (fields.says("operation", kFilterOperation)) return remember_problem<FilterProblem>(fields);
   if (fields.says("operation", kBlockOperation)) return remember_problem<BlockProblem>(fields);
+  if (fields.says("operation", kExciteOperation)) return remember_problem<ExciteProblem>(fields);
   remember_problem<ConvProblem>(fields);
 }
 
 template void remember_tuned(const ConvProblem&, const std::string&, Tuned);
 template void remember_tuned(const FilterProblem&, const std::string&, Tuned);
 template void remember_tuned(const BlockProblem&, const std::string&, Tuned);
+template void remember_tuned(const ExciteProblem&, const std::string&, Tuned);
 template std::optional<Tuned> find_tuned(const ConvProblem&, const DeviceTraits&);
 template std::optional<Tuned> find_tuned(const FilterProblem&, const DeviceTraits&);
 template std::optional<Tuned> find_tuned(const BlockProblem&, const DeviceTraits&);
+template std::optional<Tuned> find_tuned(const ExciteProblem&, const DeviceTraits&);
 
 }  // namespace convx

@@ -32,9 +32,14 @@ const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan) {
   return find_launcher(kFilterings, plan);
 }
 
-// Blocks have kernels on GPUs alone.
+// Blocks and squeeze-and-excitations have kernels on GPUs alone.
 template <>
 const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan) {
+  throw std::logic_error("convx: no launcher for " + describe(plan));
+}
+
+template <>
+const CpuLauncher<ExciteProblem>& cpu_launcher(const Plan& plan) {
   throw std::logic_error("convx: no launcher for " + describe(plan));
 }
 

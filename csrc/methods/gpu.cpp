@@ -4,6 +4,7 @@
 #include "methods/hntmp/hntmp.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "methods/pointwise/pointwise.h"
+#include "methods/squeeze_excite/squeeze_excite.h"
 #include "plan/launchers.h"
 
 namespace convx {
@@ -25,6 +26,10 @@ const GpuLauncher<BlockProblem> kBlocks[] = {
     {&inverted_residual::method, inverted_residual::launch_gpu, inverted_residual::pack_weights_gpu},
 };
 
+const GpuLauncher<ExciteProblem> kExcites[] = {
+    {&squeeze_excite::method, squeeze_excite::launch_gpu, nullptr},
+};
+
 }  // namespace
 
 template <>
@@ -40,6 +45,11 @@ const GpuLauncher<FilterProblem>& gpu_launcher(const Plan& plan) {
 template <>
 const GpuLauncher<BlockProblem>& gpu_launcher(const Plan& plan) {
   return find_launcher(kBlocks, plan);
+}
+
+template <>
+const GpuLauncher<ExciteProblem>& gpu_launcher(const Plan& plan) {
+  return find_launcher(kExcites, plan);
 }
 
 }  // namespace convx

@@ -7,6 +7,7 @@
 #include "plan/launch.h"
 #include "plan/method.h"
 #include "problem/block_problem.h"
+#include "problem/excite_problem.h"
 #include "problem/filter_problem.h"
 
 namespace convx {
@@ -39,11 +40,15 @@ const GpuLauncher<FilterProblem>& gpu_launcher(const Plan& plan);
 template <>
 const GpuLauncher<BlockProblem>& gpu_launcher(const Plan& plan);
 template <>
+const GpuLauncher<ExciteProblem>& gpu_launcher(const Plan& plan);
+template <>
 const CpuLauncher<ConvProblem>& cpu_launcher(const Plan& plan);
 template <>
 const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan);
 template <>
 const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan);
+template <>
+const CpuLauncher<ExciteProblem>& cpu_launcher(const Plan& plan);
 
 template <class Launcher, size_t Count>
 const Launcher& find_launcher(const Launcher (&table)[Count], const Plan& plan) {

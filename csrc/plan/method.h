@@ -69,9 +69,10 @@ struct Plan {
 // made with were seldom more than `doubt` times as long.
 void trust(Plan& plan, const DeviceTraits& device, double doubt);
 
-// A method for one kind of problem: ConvProblem, FilterProblem or BlockProblem. A kind has a description,
-// equality, a hash and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one of launchers
-// (methods/cpu.cpp and gpu.cpp), and what was measured of it (measured_time in choose/measured.h).
+// A method for one kind of problem: ConvProblem, FilterProblem, BlockProblem or ExciteProblem. A kind has a
+// description, equality, a hash and as_tuned (csrc/problem), a table of methods (choose/registry.cpp) and one
+// of launchers (methods/cpu.cpp and gpu.cpp), and what was measured of it (measured_time in
+// choose/measured.h).
 template <class Problem>
 struct MethodOf : MethodFacts {
   Support (*supports)(const Problem&, const DeviceTraits&);

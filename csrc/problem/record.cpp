@@ -159,4 +159,21 @@ BlockProblem read_problem(RecordFields& fields) {
   return problem;
 }
 
+template <>
+ExciteProblem read_problem(RecordFields& fields) {
+  ExciteProblem problem;
+  fields.text("operation");  // kExciteOperation
+  problem.dtype = parse_dtype(fields.text("dtype"));
+  problem.layout = parse_layout(fields.text("layout"));
+  problem.activation = parse_activation(fields.text("activation"));
+  problem.gate = parse_gate(fields.text("gate"));
+  problem.batch = fields.integer("batch");
+  problem.channels = fields.integer("channels");
+  problem.height = fields.integer("height");
+  problem.width = fields.integer("width");
+  problem.squeezed_channels = fields.integer("squeezed_channels");
+  validate(problem);
+  return problem;
+}
+
 }  // namespace convx

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "problem/block_problem.h"
+#include "problem/excite_problem.h"
 #include "problem/filter_problem.h"
 
 namespace convx {
@@ -27,8 +28,8 @@ class RecordFields {
 };
 
 // ConvProblem from every field of _core.Problem by its name there, pairs and paddings as numbers with spaces
-// between; scale, residual and residual_after_activation may be left out. FilterProblem and BlockProblem from
-// those of _core.FilterProblem and _core.BlockProblem.
+// between; scale, residual and residual_after_activation may be left out. The other kinds from
+// those of their own in _core.
 template <class Problem>
 Problem read_problem(RecordFields& fields);
 template <>
@@ -37,5 +38,7 @@ template <>
 FilterProblem read_problem(RecordFields& fields);
 template <>
 BlockProblem read_problem(RecordFields& fields);
+template <>
+ExciteProblem read_problem(RecordFields& fields);
 
 }  // namespace convx

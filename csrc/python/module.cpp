@@ -136,7 +136,8 @@ void bind_problem(py::module_& module) {
       .def_property_readonly("flops", &ConvProblem::flops)
       .def("describe", [](const ConvProblem& p) { return describe(p); })
       .def("__repr__", [](const ConvProblem& p) { return "Problem(" + describe(p) + ")"; })
-      .def("__eq__", [](const ConvProblem& a, const ConvProblem& b) { return a == b; })
+      .def(
+          "__eq__", [](const ConvProblem& a, const ConvProblem& b) { return a == b; }, py::is_operator())
       .def("__hash__", &ConvProblem::hash);
 }
 
@@ -175,7 +176,8 @@ void bind_filter_problem(py::module_& module) {
       .def_property_readonly("flops", &FilterProblem::flops)
       .def("describe", [](const FilterProblem& p) { return describe(p); })
       .def("__repr__", [](const FilterProblem& p) { return "FilterProblem(" + describe(p) + ")"; })
-      .def("__eq__", [](const FilterProblem& a, const FilterProblem& b) { return a == b; })
+      .def(
+          "__eq__", [](const FilterProblem& a, const FilterProblem& b) { return a == b; }, py::is_operator())
       .def("__hash__", &FilterProblem::hash);
 }
 
@@ -234,7 +236,8 @@ void bind_block_problem(py::module_& module) {
       .def_property_readonly("flops", &BlockProblem::flops)
       .def("describe", [](const BlockProblem& p) { return describe(p); })
       .def("__repr__", [](const BlockProblem& p) { return "BlockProblem(" + describe(p) + ")"; })
-      .def("__eq__", [](const BlockProblem& a, const BlockProblem& b) { return a == b; })
+      .def(
+          "__eq__", [](const BlockProblem& a, const BlockProblem& b) { return a == b; }, py::is_operator())
       .def("__hash__", &BlockProblem::hash);
 }
 
@@ -242,6 +245,48 @@ DeviceTraits gpu(int index) {
   const KernelLibrary* library = find_library(true);
   if (library == nullptr) throw InvalidArgument("convx's library for GPUs is not loaded");
   return library->device(index);
+}
+
+ExciteProblem make_excite_problem(const std::string& dtype, const std::string& layout,
+                                  const std::string& activation, const std::string& gate, int64_t batch,
+                                  int64_t channels, int64_t height, int64_t width,
+                                  int64_t squeezed_channels) {
+  ExciteProblem problem;
+  problem.dtype = parse_dtype(dtype);
+  problem.layout = parse_layout(layout);
+  problem.activation = parse_activation(activation);
+  problem.gate = parse_gate(gate);
+  problem.batch = batch;
+  problem.channels = channels;
+  problem.height = height;
+  problem.width = width;
+  problem.squeezed_channels = squeezed_channels;
+  validate(problem);
+  return problem;
+}
+
+void bind_excite_problem(py::module_& module) {
+  py::class_<ExciteProblem>(module, "ExciteProblem", "One squeeze-and-excitation, described without tensors.")
+      .def(py::init(&make_excite_problem), py::kw_only(), py::arg("dtype"), py::arg("layout") = "nchw",
+           py::arg("activation") = "relu", py::arg("gate") = "sigmoid", py::arg("batch"), py::arg("channels"),
+           py::arg("height"), py::arg("width"), py::arg("squeezed_channels"))
+      .def_property_readonly("operation", [](const ExciteProblem&) { return kExciteOperation; })
+      .def_property_readonly("dtype", [](const ExciteProblem& p) { return to_string(p.dtype); })
+      .def_property_readonly("layout", [](const ExciteProblem& p) { return to_string(p.layout); })
+      .def_property_readonly("activation", [](const ExciteProblem& p) { return to_string(p.activation); })
+      .def_property_readonly("gate", [](const ExciteProblem& p) { return to_string(p.gate); })
+      .def_readonly("batch", &ExciteProblem::batch)
+      .def_readonly("channels", &ExciteProblem::channels)
+      .def_readonly("height", &ExciteProblem::height)
+      .def_readonly("width", &ExciteProblem::width)
+      .def_readonly("squeezed_channels", &ExciteProblem::squeezed_channels)
+      .def_property_readonly("bytes", &ExciteProblem::bytes)
+      .def_property_readonly("flops", &ExciteProblem::flops)
+      .def("describe", [](const ExciteProblem& p) { return describe(p); })
+      .def("__repr__", [](const ExciteProblem& p) { return "ExciteProblem(" + describe(p) + ")"; })
+      .def(
+          "__eq__", [](const ExciteProblem& a, const ExciteProblem& b) { return a == b; }, py::is_operator())
+      .def("__hash__", &ExciteProblem::hash);
 }
 
 void bind_device(py::module_& module) {
@@ -348,6 +393,7 @@ PYBIND11_MODULE(_core, module) {
   bind_problem(module);
   bind_filter_problem(module);
   bind_block_problem(module);
+  bind_excite_problem(module);
   bind_device(module);
   bind_plans(module);
   bind_generator(module);
@@ -357,7 +403,8 @@ PYBIND11_MODULE(_core, module) {
         if (kind.is(py::type::of<ConvProblem>())) return list_methods<ConvProblem>();
         if (kind.is(py::type::of<FilterProblem>())) return list_methods<FilterProblem>();
         if (kind.is(py::type::of<BlockProblem>())) return list_methods<BlockProblem>();
-        throw py::type_error("methods takes Problem, FilterProblem or BlockProblem, got " +
+        if (kind.is(py::type::of<ExciteProblem>())) return list_methods<ExciteProblem>();
+        throw py::type_error("methods takes Problem, FilterProblem, BlockProblem or ExciteProblem, got " +
                              std::string(py::str(kind)));
       },
       py::arg("kind") = py::type::of<ConvProblem>());
@@ -368,6 +415,7 @@ PYBIND11_MODULE(_core, module) {
   bind_planner<ConvProblem>(module);
   bind_planner<FilterProblem>(module);
   bind_planner<BlockProblem>(module);
+  bind_planner<ExciteProblem>(module);
   module.def("tuning_key", &tuning_key, py::arg("device"));
   module.def("remember_tuned", [](const std::string& record) { remember_tuned(record); }, py::arg("record"));
   module.def("forget_tuned", &forget_tuned);

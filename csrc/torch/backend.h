@@ -25,8 +25,8 @@ constexpr uintptr_t kArgumentAlignment = 1;
 // reference lasts as long as the process.
 const DeviceTraits& device_traits(int32_t device_index);
 
-// Runs a plan of any method but native on the device's current stream. Raises what fails. Of ConvProblem,
-// FilterProblem and BlockProblem.
+// Runs a plan of any method but native on the device's current stream. Raises what fails. Of problems of any
+// kind.
 template <class Problem>
 void launch(const Plan& plan, const Problem& problem, const Pointers& pointers, int32_t device_index);
 

@@ -67,9 +67,11 @@ void pack_weight(const Plan& plan, const Problem& problem, const void* weight, v
 template void launch(const Plan&, const ConvProblem&, const Pointers&, int32_t);
 template void launch(const Plan&, const FilterProblem&, const Pointers&, int32_t);
 template void launch(const Plan&, const BlockProblem&, const Pointers&, int32_t);
+template void launch(const Plan&, const ExciteProblem&, const Pointers&, int32_t);
 template void pack_weight(const Plan&, const ConvProblem&, const void*, void*, int32_t);
 template void pack_weight(const Plan&, const FilterProblem&, const void*, void*, int32_t);
 template void pack_weight(const Plan&, const BlockProblem&, const void*, void*, int32_t);
+template void pack_weight(const Plan&, const ExciteProblem&, const void*, void*, int32_t);
 
 bool finish_in_place(const ConvProblem&, const EpiloguePointers&, void* /*sums*/, int32_t /*device_index*/) {
   return false;

@@ -1,6 +1,7 @@
 #include "torch/run.h"
 
 #include "problem/block_problem.h"
+#include "problem/excite_problem.h"
 #include "problem/filter_problem.h"
 #include "torch/backend.h"
 
@@ -34,8 +35,10 @@ Tensor pack(const Plan& plan, const Problem& problem, const void* weight, const 
 template void run(const Plan&, const ConvProblem&, Pointers, const TensorView&);
 template void run(const Plan&, const FilterProblem&, Pointers, const TensorView&);
 template void run(const Plan&, const BlockProblem&, Pointers, const TensorView&);
+template void run(const Plan&, const ExciteProblem&, Pointers, const TensorView&);
 template Tensor pack(const Plan&, const ConvProblem&, const void*, const TensorView&);
 template Tensor pack(const Plan&, const FilterProblem&, const void*, const TensorView&);
 template Tensor pack(const Plan&, const BlockProblem&, const void*, const TensorView&);
+template Tensor pack(const Plan&, const ExciteProblem&, const void*, const TensorView&);
 
 }  // namespace convx

@@ -31,5 +31,8 @@ STABLE_TORCH_LIBRARY(convx, library) {
       "depthwise_weight, Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, "
       "int expand_stride, int stride, str activation, str output_activation, bool residual, str algorithm) "
       "-> Tensor");
+  library.def(
+      "squeeze_excite(Tensor input, Tensor squeeze_weight, Tensor? squeeze_bias, Tensor excite_weight, "
+      "Tensor? excite_bias, str activation, str gate, str algorithm, int tf32) -> Tensor");
   library.def("filter2d(Tensor images, Tensor filters, str border, str algorithm) -> Tensor");
 }

@@ -82,7 +82,9 @@ def test_rejections(changes: dict[str, Any], message: str) -> None:
 def test_each_kind_of_problem_has_its_methods() -> None:
     assert [row["name"] for row in _core.methods(_core.FilterProblem)] == ["filter2d"]
     assert _core.methods(_core.Problem) == _core.methods()
-    with pytest.raises(TypeError, match="methods takes Problem, FilterProblem or BlockProblem"):
+    with pytest.raises(
+        TypeError, match="methods takes Problem, FilterProblem, BlockProblem or ExciteProblem"
+    ):
         _core.methods(int)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="method must be one of filter2d; got 'native'"):
         _core.supports("native", filtering(), DEVICES[0])

@@ -7,10 +7,9 @@
 // expand_filter expand_stride filter stride only orders seed infinite (1: one value of the input is).
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 #include <vector>
 
+#include "memory.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/platform.h"
 #include "reference.h"
@@ -55,34 +54,6 @@ Line parse(const std::string& text) {
   return line;
 }
 
-// Memory of exactly the elements asked for, on 16 bytes, filled with NaN.
-template <class T>
-struct Buffer {
-  explicit Buffer(int64_t count)
-      : data(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(256)))) {
-    std::memset(static_cast<void*>(data), 0xFF, count * sizeof(T));
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { ::operator delete(data, std::align_val_t(256)); }
-  T* data;
-};
-
-// Small integers: sums are exact, so that what is rounded on the way is rounded alike here.
-template <class T>
-struct Operand {
-  Operand(int64_t count, uint64_t seed, int most) : memory(count), values(count) {
-    uint64_t state = seed * 0x9e3779b97f4a7c15u | 1;
-    for (int64_t i = 0; i < count; ++i) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      values[i] = static_cast<int>((state >> 33) % (2 * most + 1)) - most;
-      memory.data[i] = narrow<T>(static_cast<float>(values[i]));
-    }
-  }
-  Buffer<T> memory;
-  std::vector<double> values;
-};
-
 double activated(double value, Activation activation) {
   return std::isnan(value) ? value : activate(value, activation);
 }
@@ -92,6 +63,7 @@ double rounded(double value) {
   return widen(narrow<T>(static_cast<float>(value)));
 }
 
+// Of small integers sums are exact, so that what is rounded on the way is rounded alike here.
 template <class T>
 struct Block {
   Block(const Line& line)
@@ -105,14 +77,10 @@ struct Block {
         project_bias(p.out_channels, line.seed + 6, 2),
         has_bias(line.has_bias) {
     if (!line.is_infinite) return;
-    const int64_t place = p.input_elements() / 2;
-    input.values[place] = INFINITY;
-    input.memory.data[place] = narrow<T>(INFINITY);
+    input.set(p.input_elements() / 2, INFINITY);
     for (Operand<T>* operand : {&expand, &depthwise}) {  // without zeros not all of it is NaN
       for (size_t i = 0; i < operand->values.size(); ++i) {
-        if (operand->values[i] != 0) continue;
-        operand->values[i] = 1;
-        operand->memory.data[i] = narrow<T>(1);
+        if (operand->values[i] == 0) operand->set(static_cast<int64_t>(i), 1);
       }
     }
   }

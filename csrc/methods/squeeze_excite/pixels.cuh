@@ -1,0 +1,145 @@
+// A block's pixels in channels_last: a group of threads has a pixel's channels, a vector each, and goes from
+// pixel to pixel.
+#pragma once
+#include "methods/squeeze_excite/arguments.cuh"
+
+namespace convx::squeeze_excite {
+
+template <class T>
+class Pixels {
+ public:
+  CONVX_DEVICE Pixels(const Arguments<T>& a, int64_t image, int rank, const Memory& memory)
+      : a_(a), memory_(memory), pixels_(share_of(a.pixels, rank, a.ranks)) {
+    group_ = static_cast<int>(a.by_vectors.quotient(threadIdx.x));
+    channel_ = static_cast<int>(a.by_vectors.remainder(threadIdx.x)) * kVector<T>;
+    offset_ = (image * a.pixels + pixels_.begin) * a.channels + channel_;
+    stage_ = reinterpret_cast<const T*>(memory.image) + channel_;
+  }
+
+  CONVX_DEVICE void stage() const {
+    copy_to(memory_.image, a_.input + offset_ - channel_, pixels_.count() * a_.channels);
+  }
+
+  // Leaves the sum of each channel over the block's pixels in memory.own.
+  CONVX_DEVICE void sum() {
+    float sum[kVector<T>] = {};
+    if (group_ < a_.groups) {
+      const int left =
+          walk<kAtOnce>(group_, [&](auto count, int pixel) { add<decltype(count)::value>(pixel, sum); });
+      walk<1>(left, [&](auto count, int pixel) { add<decltype(count)::value>(pixel, sum); });
+      CONVX_UNROLL
+      for (int i = 0; i < kVector<T>; i += 4) {
+        *vector_of_four(memory_.partial + group_ * a_.channels + channel_ + i) = {sum[i], sum[i + 1],
+                                                                                  sum[i + 2], sum[i + 3]};
+      }
+    }
+    block_barrier();
+    if (a_.parts > 1) {  // each takes some of the groups, among them that in whose place it leaves the sum
+      const int part = static_cast<int>(a_.by_fours.quotient(threadIdx.x));
+      const int c = static_cast<int>(a_.by_fours.remainder(threadIdx.x)) * 4;
+      if (part < a_.parts) {
+        *vector_of_four(memory_.partial + part * a_.channels + c) = groups_sum(part, a_.groups, a_.parts, c);
+      }
+      block_barrier();
+    }
+    const int count = a_.parts > 1 ? a_.parts : a_.groups;
+    CONVX_NO_UNROLL
+    for (int c = threadIdx.x * 4; c < a_.channels; c += kThreads * 4) {
+      *vector_of_four(memory_.own + c) = groups_sum(0, count, 1, c);
+    }
+  }
+
+  // Of all pixels: of what the cluster's blocks have summed.
+  CONVX_DEVICE Vector<float, 4> totals(int channel) const {
+    constexpr int kReads = 4;  // that are under way
+    Vector<float, 4> total = {};
+    CONVX_NO_UNROLL
+    for (int first = 0; first < a_.ranks; first += kReads) {
+      Vector<float, 4> own[kReads];
+      CONVX_UNROLL
+      for (int i = 0; i < kReads; ++i) {
+        own[i] = {};
+        if (first + i < a_.ranks) own[i] = *in_block(vector_of_four(memory_.own + channel), first + i);
+      }
+      CONVX_UNROLL
+      for (int i = 0; i < kReads; ++i) add_to(total, own[i]);
+    }
+    return total;
+  }
+
+  CONVX_DEVICE void scale() {
+    if (group_ >= a_.groups) return;
+    float gate[kVector<T>];
+    read_fours(memory_.gates + channel_, gate);
+    const int left =
+        walk<kAtOnce>(group_, [&](auto count, int pixel) { multiply<decltype(count)::value>(pixel, gate); });
+    walk<1>(left, [&](auto count, int pixel) { multiply<decltype(count)::value>(pixel, gate); });
+  }
+
+ private:
+  using Piece = Vector<T, kVector<T> >;
+  static constexpr int kAtOnce = 6;  // loads of a thread that are under way
+
+  CONVX_DEVICE Vector<float, 4> groups_sum(int first, int end, int step, int channel) const {
+    Vector<float, 4> total = {};
+    CONVX_UNROLL_TWICE
+    for (int group = first; group < end; group += step) {
+      add_to(total, *vector_of_four(memory_.partial + group * a_.channels + channel));
+    }
+    return total;
+  }
+
+  // The group's pixels from the first on, Count at a time, as long as there are so many; what is left.
+  template <int Count, class Body>
+  CONVX_DEVICE int walk(int first, const Body& body) const {
+    int pixel = first;
+    CONVX_NO_UNROLL
+    for (; pixel + (Count - 1) * a_.groups < pixels_.count(); pixel += Count * a_.groups) {
+      body(std::integral_constant<int, Count>(), pixel);
+    }
+    return pixel;
+  }
+
+  CONVX_DEVICE int place(int pixel, int step) const { return (pixel + step * a_.groups) * a_.channels; }
+
+  CONVX_DEVICE Piece read(int pixel, int step) const {
+    return a_.stages_image ? *reinterpret_cast<const Piece*>(stage_ + place(pixel, step))
+                           : load<T, kVector<T> >(a_.input + offset_ + place(pixel, step));
+  }
+
+  template <int Count>
+  CONVX_DEVICE void add(int pixel, float (&sum)[kVector<T>]) {
+    Piece piece[Count];
+    CONVX_UNROLL
+    for (int n = 0; n < Count; ++n) piece[n] = read(pixel, n);
+    CONVX_UNROLL
+    for (int n = 0; n < Count; ++n) {
+      CONVX_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) sum[i] += widen(piece[n].element[i]);
+    }
+  }
+
+  template <int Count>
+  CONVX_DEVICE void multiply(int pixel, const float (&gate)[kVector<T>]) {
+    Piece piece[Count];
+    CONVX_UNROLL
+    for (int n = 0; n < Count; ++n) piece[n] = read(pixel, n);
+    CONVX_UNROLL
+    for (int n = 0; n < Count; ++n) {
+      CONVX_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) {
+        piece[n].element[i] = narrow<T>(widen(piece[n].element[i]) * gate[i]);
+      }
+      store<T, kVector<T> >(a_.result + offset_ + place(pixel, n), piece[n]);
+    }
+  }
+
+  const Arguments<T>& a_;
+  const Memory& memory_;
+  Range pixels_;
+  int group_, channel_;
+  int64_t offset_;  // of the block's first pixel, in elements
+  const T* stage_;
+};
+
+}  // namespace convx::squeeze_excite

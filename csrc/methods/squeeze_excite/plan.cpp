@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <cmath>
+
+#include "methods/squeeze_excite/geometry.h"
+#include "methods/squeeze_excite/squeeze_excite.h"
+
+namespace convx::squeeze_excite {
+namespace {
+
+constexpr int64_t kLimit = int64_t{1} << 31;  // of blocks, and of places in an image
+
+Support supports(const ExciteProblem& p, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) return Support::no("runs on GPUs; this device is a CPU");
+  if (p.dtype == DType::float64) return Support::no("dtype must be float32, float16 or bfloat16");
+  const int64_t vector = kVectorBytes / element_size(p.dtype);
+  if (p.channels % vector != 0 || p.channels / vector > kThreads) {
+    return Support::no("channels must be a multiple of " + std::to_string(vector) + " and at most " +
+                       std::to_string(vector * kThreads) + ", not " + std::to_string(p.channels));
+  }
+  if (p.batch == 0) return Support::no("the batch is empty");
+  if (p.batch >= kLimit / 8 || p.channels * p.pixels() >= kLimit || p.squeezed_channels >= kLimit / 16) {
+    return Support::no("places in an image, or the number of blocks, need more than 31 bits");
+  }
+  if (geometry_of(p, 1, {false, false}).shared_bytes > device.shared_bytes_per_block) {
+    return Support::no("squeezed_channels are too many for a block's shared memory: " +
+                       std::to_string(p.squeezed_channels));
+  }
+  return Support::yes();
+}
+
+// A block waits for its parts, for what the other blocks have found, and for the matrices' values.
+double predicted_us(const ExciteProblem& p, const DeviceTraits& device, int64_t ranks,
+                    const Staging& staging) {
+  const double phases = staging.matrices ? 2.5 : 5;
+  constexpr double kBytesPerCycle = 60;  // of a multiprocessor, from the L2 cache
+  const Geometry g = geometry_of(p, ranks, staging);
+  const double element = static_cast<double>(element_size(p.dtype));
+  const double image = static_cast<double>(p.channels * p.pixels()) * element;
+  const double matrices = 2 * static_cast<double>(p.channels * p.squeezed_channels) * element;
+  const double bytes = (image * (staging.image ? 2 : 3) + matrices) / static_cast<double>(ranks);
+  const int64_t resident = std::clamp<int64_t>(
+      device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve), 1, 4);
+  const int64_t blocks = p.batch * ranks, multiprocessors = std::max(1, device.multiprocessors);
+  const int64_t beside = std::min(resident, divide_up(blocks, multiprocessors));
+  const double waves = static_cast<double>(divide_up(blocks, resident * multiprocessors));
+  const double copying = bytes / (kBytesPerCycle * device.busy_cycles_per_us());
+  const double compute = waves * (phases + (ranks > 1 ? 1.0 : 0.0) + static_cast<double>(beside) * copying);
+  return 1.5 + std::max(compute, p.bytes() / (device.bandwidth_GBps * 1e3));
+}
+
+std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
+  const int64_t vectors = p.channels * element_size(p.dtype) / kVectorBytes;
+  const int64_t parts = p.layout == Layout::nhwc ? p.pixels() : vectors;
+  for (int64_t ranks = 1; ranks <= (has_clusters ? kMostRanks : 1) && ranks <= parts; ranks *= 2) {
+    for (const bool image : {true, false}) {
+      Staging staging = {image, true};
+      const auto fits = [&] {
+        return geometry_of(p, ranks, staging).shared_bytes <= device.shared_bytes_per_block;
+      };
+      if (!fits()) staging.matrices = false;
+      if (!fits()) continue;
+      Plan plan;
+      plan.method = &method;
+      plan.tiling = {{"lanes", device.lanes},
+                     {"ranks", ranks},
+                     {"image", staging.image},
+                     {"matrices", staging.matrices}};
+      plan.predicted_us = predicted_us(p, device, ranks, staging);
+      plans.push_back(std::move(plan));
+    }
+  }
+  return plans;
+}
+
+}  // namespace
+
+const MethodOf<ExciteProblem> method = {"squeeze_excite",
+                                        "squeeze-and-excitation in one kernel, by the blocks of a cluster",
+                                        supports, candidates};
+
+}  // namespace convx::squeeze_excite

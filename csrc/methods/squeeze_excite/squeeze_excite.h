@@ -1,0 +1,16 @@
+// Squeeze-and-excitation in one kernel: methods/squeeze_excite/kernel.cuh.
+#pragma once
+#include "plan/launch.h"
+#include "plan/method.h"
+#include "problem/excite_problem.h"
+
+namespace convx::squeeze_excite {
+
+extern const MethodOf<ExciteProblem> method;
+// Torch's operators and two convolutions: what it is without that.
+extern const MethodOf<ExciteProblem> native;
+
+// pointers: input, weight (ExciteWeights), result.
+void launch_gpu(const Plan& plan, const ExciteProblem& problem, const Pointers& pointers, Stream stream);
+
+}  // namespace convx::squeeze_excite

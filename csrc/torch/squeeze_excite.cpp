@@ -1,0 +1,115 @@
+// convx::squeeze_excite: check, allocate, select, launch.
+#include "methods/squeeze_excite/squeeze_excite.h"
+
+#include "choose/plans.h"
+#include "torch/arguments.h"
+#include "torch/backend.h"
+#include "torch/conv2d.h"
+#include "torch/dispatch.h"
+#include "torch/run.h"
+
+namespace convx {
+namespace {
+
+void require_matrix(const char* name, const TensorView& weight, int64_t rows, int64_t columns) {
+  const Sizes wanted = {rows, columns, 1, 1};
+  if (std::equal(wanted.begin(), wanted.end(), weight.sizes)) return;
+  throw InvalidArgument(std::string(name) + " must have the shape (" + std::to_string(rows) + ", " +
+                        std::to_string(columns) + ", 1, 1) for these other tensors, got " + weight.shape());
+}
+
+void require_bias(const char* name, const std::optional<Tensor>& bias, const TensorView& input,
+                  int64_t channels) {
+  if (!bias.has_value()) return;
+  const TensorView view(*bias);
+  require_like(name, view, "input", input);
+  if (view.dimensions == 1 && view.size(0) == channels) return;
+  throw InvalidArgument(std::string(name) + " must have shape (" + std::to_string(channels) +
+                        ",), one value per output channel, got " + view.shape());
+}
+
+// The problem that the arguments describe, checked.
+ExciteProblem excite_problem(const TensorView& input, const Tensor& squeeze_weight,
+                             const std::optional<Tensor>& squeeze_bias, const Tensor& excite_weight,
+                             const std::optional<Tensor>& excite_bias, const std::string& activation,
+                             const std::string& gate) {
+  const TensorView squeeze(squeeze_weight), excite(excite_weight);
+  ExciteProblem problem;
+  problem.dtype = require_image("input", input);
+  const std::pair<const char*, const TensorView&> weights[] = {{"squeeze_weight", squeeze},
+                                                               {"excite_weight", excite}};
+  for (const auto& [name, weight] : weights) {
+    require_image(name, weight);
+    require_like(name, weight, "input", input);
+  }
+  problem.layout = input.suggests_channels_last() ? Layout::nhwc : Layout::nchw;
+  problem.activation = parse_activation(activation);
+  problem.gate = parse_gate(gate);
+  problem.batch = input.size(0), problem.channels = input.size(1);
+  problem.height = input.size(2), problem.width = input.size(3);
+  problem.squeezed_channels = squeeze.size(0);
+  require_matrix("squeeze_weight", squeeze, problem.squeezed_channels, problem.channels);
+  require_matrix("excite_weight", excite, problem.channels, problem.squeezed_channels);
+  require_bias("squeeze_bias", squeeze_bias, input, problem.squeezed_channels);
+  require_bias("excite_bias", excite_bias, input, problem.channels);
+  validate(problem);
+  return problem;
+}
+
+Tensor by_steps(const ExciteProblem& p, const Tensor& input, const Tensor& squeeze_weight,
+                const std::optional<Tensor>& squeeze_bias, const Tensor& excite_weight,
+                const std::optional<Tensor>& excite_bias, const Text& activation, int64_t tf32) {
+  const std::vector<int64_t> one = {1, 1}, none = {0, 0, 0, 0};
+  const Text algorithm("auto"), linear("none");
+  const Pair pixel = {1, 1};
+  const Tensor mean = call("aten::adaptive_avg_pool2d", "", input, list(pixel));
+  const Tensor squeezed = conv2d(mean, squeeze_weight, squeeze_bias, one, none, one, 1, activation, algorithm,
+                                 tf32, {}, {}, {}, false);
+  const Tensor excited = conv2d(squeezed, excite_weight, excite_bias, one, none, one, 1, linear, algorithm,
+                                tf32, {}, {}, {}, false);
+  const bool is_hard = p.gate == Gate::hardsigmoid;
+  return call("aten::mul", "Tensor", input,
+              call(is_hard ? "aten::hardsigmoid" : "aten::sigmoid", "", excited));
+}
+
+Tensor run_excite(const Tensor& input, const Tensor& squeeze_weight,
+                  const std::optional<Tensor>& squeeze_bias, const Tensor& excite_weight,
+                  const std::optional<Tensor>& excite_bias, const Text& activation, const Text& gate,
+                  const Text& algorithm, int64_t tf32) {
+  const TensorView view(input);
+  const ExciteProblem problem =
+      excite_problem(view, squeeze_weight, squeeze_bias, excite_weight, excite_bias, activation, gate);
+  const DeviceScope scope(view.device_index);
+  const auto plan = plan_for(problem, device_traits(view.device_index), algorithm);
+  if (plan->method == &squeeze_excite::native) {
+    const Tensor result =
+        by_steps(problem, input, squeeze_weight, squeeze_bias, excite_weight, excite_bias, activation, tf32);
+    return TensorView(result).is_dense(problem.layout) ? canonical(result, problem.layout)
+                                                       : copy(result, problem.layout);
+  }
+  const Tensor dense_input = dense(input, view, problem.layout);
+  const Tensor squeeze = in_nchw(squeeze_weight), excite = in_nchw(excite_weight);
+  std::optional<Tensor> biases[2] = {squeeze_bias, excite_bias};
+  for (auto& bias : biases) {
+    if (bias.has_value()) bias = torch::stable::contiguous(*bias);
+  }
+  const auto address = [](const std::optional<Tensor>& bias) {
+    return bias.has_value() ? bias->const_data_ptr() : nullptr;
+  };
+  const ExciteWeights weights = {squeeze.const_data_ptr(), address(biases[0]), excite.const_data_ptr(),
+                                 address(biases[1])};
+  Tensor result = allocate(sizes_of(view), problem.layout, view);
+  Pointers pointers;
+  pointers.input = dense_input.const_data_ptr();
+  pointers.weight = &weights;
+  pointers.result = result.mutable_data_ptr();
+  run(*plan, problem, pointers, view);
+  return result;
+}
+
+}  // namespace
+}  // namespace convx
+
+STABLE_TORCH_LIBRARY_IMPL(convx, CONVX_DISPATCH_KEY, library) {
+  library.impl("squeeze_excite", TORCH_BOX(&convx::run_excite));
+}
