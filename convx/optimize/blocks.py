@@ -1,41 +1,38 @@
-"""Inverted residual blocks in a graph whose layers are fused."""
+"""Blocks in a graph whose layers are fused: inverted residuals, squeeze-and-excitations."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 from convx._arguments import pair
-from convx._blocks import InvertedResidual
+from convx._blocks import Block, InvertedResidual, SqueezeExcite
 from convx.optimize.graph import Reader
 from convx.optimize.layers import FusedConv2d
 
 
-def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[InvertedResidual, Any], bool]) -> dict[str, str]:
-    """Puts a block in the place of its three layers where it is wanted, given its input's metadata. The names
-    of the layers that are in blocks, with their blocks'."""
-    reader, found = Reader(module), {}
+def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[Block, Any], bool]) -> dict[str, str]:
+    """Puts a block in the place of its layers where it is wanted, given its input's metadata. The names of
+    the layers that are in blocks, with their blocks'."""
+    reader = Reader(module)
+    found: dict[str, str] = {}
     for node in list(module.graph.nodes):
-        chain = _chain(reader, node)
-        if chain is None:
+        match = _inverted_residual(reader, node) or _squeeze_excite(reader, node)
+        if match is None or not is_wanted(match.block, match.input.meta.get("tensor_meta")):
             continue
-        expand, depthwise, project = (reader.layer(each) for each in chain)
-        adds_input = len(chain[2].args) == 2
-        block = InvertedResidual(expand, depthwise, project, adds_input).eval()  # type: ignore[arg-type]
-        if not is_wanted(block, node.args[0].meta.get("tensor_meta")):
-            continue
-        name = _free_name(module, chain)
-        module.add_submodule(name, block)
-        with module.graph.inserting_after(chain[2]):
-            made = module.graph.call_module(name, (node.args[0],))
-        made.meta = dict(chain[2].meta)
-        chain[2].replace_all_uses_with(made)
-        for each, part in zip(chain[::-1], ("project", "depthwise", "expand"), strict=True):
+        name = _free_name(module, list(match.layers.values()), match.word)
+        module.add_submodule(name, match.block)
+        with module.graph.inserting_after(match.nodes[-1]):
+            made = module.graph.call_module(name, (match.input,))
+        made.meta = dict(match.nodes[-1].meta)
+        match.nodes[-1].replace_all_uses_with(made)
+        for each in reversed(match.nodes):
             module.graph.erase_node(each)
-            found[str(each.target)] = f"{name}.{part}"
+        found |= {str(each.target): f"{name}.{part}" for part, each in match.layers.items()}
     module.delete_all_unused_submodules()
     module.recompile()
     return found
@@ -55,8 +52,22 @@ def read_in_any_layout(module: fx.GraphModule) -> frozenset[int]:
     )
 
 
-def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
-    """The nodes of a block that begins there, with nobody else seeing what is in between."""
+@dataclass(frozen=True)
+class _Match:
+    """A block that was found."""
+
+    block: Block
+    word: str
+    """Behind what its layers' names have in common."""
+    input: fx.Node
+    layers: dict[str, fx.Node]
+    """By their names in the block."""
+    nodes: list[fx.Node]
+    """All that it does, in order."""
+
+
+def _inverted_residual(reader: Reader, expand: fx.Node) -> _Match | None:
+    """One that begins there, with nobody else seeing what is in between."""
     if not (_is_pointwise(reader, expand) or _is_first(reader, expand)) or len(expand.args) != 1:
         return None
     chain = [expand]
@@ -69,11 +80,44 @@ def _chain(reader: Reader, expand: fx.Node) -> list[fx.Node] | None:
     is_one_activation = layers[0].activation == layers[1].activation
     if len(set(layers)) < 3 or len(chain[1].args) != 1 or not is_one_activation:
         return None
-    if len(chain[2].args) == 2:
-        adds_input = chain[2].args[1] is expand.args[0]
-        if not adds_input or layers[2].activation != "none" or layers[0].kernel_size != (1, 1):
+    adds_input = len(chain[2].args) == 2
+    if adds_input:
+        is_input = chain[2].args[1] is expand.args[0]
+        if not is_input or layers[2].activation != "none" or layers[0].kernel_size != (1, 1):
             return None
-    return chain if _nothing_writes(reader, chain) else None
+    if not _nothing_writes(reader, chain):
+        return None
+    block = InvertedResidual(layers[0], layers[1], layers[2], adds_input).eval()
+    parts = dict(zip(("expand", "depthwise", "project"), chain, strict=True))
+    return _Match(block, "block", expand.args[0], parts, chain)  # type: ignore[arg-type]
+
+
+def _squeeze_excite(reader: Reader, product: fx.Node) -> _Match | None:
+    """One that ends there, with nobody else seeing what is in between."""
+    for input, gate in itertools.permutations(reader.product(product) or (), 2):
+        kind = reader.gate(gate)
+        if kind is None:
+            continue
+        chain = [product, gate]
+        for _ in range(2):
+            before = chain[-1].args[0] if chain[-1].args else None
+            if not isinstance(before, fx.Node) or not _is_pointwise(reader, before) or len(before.args) != 1:
+                break
+            chain.append(before)
+        means: Any = chain[-1].args[0] if len(chain) == 4 else None
+        if not isinstance(means, fx.Node) or reader.plane_means(means) is not input:
+            continue
+        chain.append(means)
+        squeeze, excite = (reader.layer(node) for node in (chain[3], chain[2]))
+        is_one_chain = all(len(node.users) == 1 for node in chain[1:])
+        if not is_one_chain or excite.activation != "none":  # type: ignore[union-attr]
+            continue
+        if excite.out_channels != squeeze.in_channels or not _nothing_writes(reader, chain[::-1]):  # type: ignore[union-attr]
+            continue
+        block = SqueezeExcite(squeeze, excite, kind).eval()  # type: ignore[arg-type]
+        layers = {"squeeze": chain[3], "excite": chain[2]}
+        return _Match(block, "squeeze_excite", input, layers, chain[::-1])
+    return None
 
 
 def _convolution(reader: Reader, node: fx.Node) -> FusedConv2d | None:
@@ -109,20 +153,20 @@ def _is_depthwise(reader: Reader, node: fx.Node) -> bool:
 
 
 def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:
-    """Between the first and the last: the block reads its input again at its end."""
+    """Between the first and the last: the block may read its input again at its end."""
     node = chain[0].next
-    while node is not chain[2]:
+    while node is not chain[-1]:
         if node not in chain and reader.writes(node):
             return False
         node = node.next
     return True
 
 
-def _free_name(module: fx.GraphModule, chain: list[fx.Node]) -> str:
+def _free_name(module: fx.GraphModule, layers: list[fx.Node], word: str) -> str:
     """What the layers' names have in common, and a word behind."""
-    parents = [str(node.target).split(".")[:-1] for node in chain]
+    parents = [str(node.target).split(".")[:-1] for node in layers]
     common = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parents, strict=False))
-    wanted = ".".join([*(level[0] for level in common), "block"])
+    wanted = ".".join([*(level[0] for level in common), word])
     names = {name for name, _ in module.named_modules()}
     numbered = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(names) + 1))
     return next(name for name in numbered if name not in names)

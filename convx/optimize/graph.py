@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import convx.nn
-from convx._blocks import InvertedResidual
+from convx._blocks import Block
 from convx.convert import cannot_swap
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
@@ -37,6 +37,14 @@ _FUNCTIONS_OF_ACTIVATIONS: dict[Any, str] = {
     F.silu: "silu",
     F.hardswish: "hardswish",
     F.gelu: "gelu",
+}
+_PRODUCTS: tuple[Any, ...] = (operator.mul, torch.mul, "mul")
+_MODULES_OF_GATES: dict[type[nn.Module], str] = {nn.Sigmoid: "sigmoid", nn.Hardsigmoid: "hardsigmoid"}
+_FUNCTIONS_OF_GATES: dict[Any, str] = {
+    torch.sigmoid: "sigmoid",
+    F.sigmoid: "sigmoid",
+    "sigmoid": "sigmoid",
+    F.hardsigmoid: "hardsigmoid",
 }
 BATCH_NORM = "input running_mean running_var weight bias training momentum eps"
 # Functions that give memory of their own, whatever they are given: what they return is nobody else's.
@@ -198,6 +206,40 @@ class Reader:
         first, second = node.args
         return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
 
+    def product(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+        """Of two tensors that the graph computes."""
+        if node.op not in ("call_function", "call_method") or node.target not in _PRODUCTS:
+            return None
+        if len(node.args) != 2 or node.kwargs:
+            return None
+        first, second = node.args
+        return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
+
+    def gate(self, node: fx.Node) -> str | None:
+        """Which of GATES it is."""
+        layer = self.layer(node)
+        if layer is not None:
+            return None if _has_hooks(layer) else _MODULES_OF_GATES.get(type(layer))
+        if node.op not in ("call_function", "call_method") or len(node.args) != 1 or self.writes(node):
+            return None
+        return _FUNCTIONS_OF_GATES.get(node.target)
+
+    def plane_means(self, node: fx.Node) -> fx.Node | None:
+        """The images of whose planes it is the means, each as one pixel."""
+        layer: Any = self.layer(node)
+        if layer is not None:
+            is_mean = type(layer) is nn.AdaptiveAvgPool2d and layer.output_size in (1, (1, 1))
+            return _first(node) if is_mean and not _has_hooks(layer) else None
+        if node.op == "call_function" and node.target is F.adaptive_avg_pool2d:
+            of = bound(node, "input output_size")
+            return of["input"] if of.get("output_size") in (1, (1, 1), [1, 1]) else None
+        if (node.op, node.target) in (("call_function", torch.mean), ("call_method", "mean")):
+            of = bound(node, "input dim keepdim")
+            dims = of.get("dim")
+            is_planes = isinstance(dims, (tuple, list)) and sorted(d % 4 for d in dims) == [2, 3]
+            return of["input"] if is_planes and of.get("keepdim") is True and len(of) == 3 else None
+        return None
+
     def can_be_added(self, residual: fx.Node, node: fx.Node) -> bool:
         """Whether the two have one shape, with the example input."""
         shapes = [getattr(each.meta.get("tensor_meta"), "shape", None) for each in (residual, node)]
@@ -262,7 +304,7 @@ class Reader:
         layer = self.layer(node)
         if layer is not None:
             kinds = (
-                InvertedResidual,
+                Block,
                 nn.Conv2d,
                 nn.BatchNorm2d,
                 nn.MaxPool2d,

@@ -15,7 +15,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._pytree import tree_map
 
 from convx import _layers, _planning
-from convx._blocks import InvertedResidual
+from convx._blocks import Block
 from convx._errors import InvalidArgument, reason_of
 from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
@@ -80,11 +80,12 @@ def optimize(
     by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
     is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
     blocks (1x1, or the network's first convolution, then depthwise, 1x1) of 16 bits by one kernel, in
-    channels_last, where that is measured to be faster than its three layers. On GPUs the whole is replayed as
-    a CUDA graph. On CPUs convolutions that follow one another are one call, in memory that is kept, and the
-    images of a batch go through them one by one where that is faster on the example input. What is no
-    convolution is torch's own, or compiled by inductor where that is measured to be faster (compile). The
-    copy is run on the example input beside the model and checked against float64.
+    channels_last, where that is measured to be faster than its three layers; so are squeeze-and-excitations,
+    with their means and product. On GPUs the whole is replayed as a CUDA graph. On CPUs convolutions that
+    follow one another are one call, in memory that is kept, and the images of a batch go through them one by
+    one where that is faster on the example input. What is no convolution is torch's own, or compiled by
+    inductor where that is measured to be faster (compile). The copy is run on the example input beside the
+    model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
@@ -272,13 +273,13 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
     return Network(module, inputs, fused, names=names)
 
 
-def _can_be_one_kernel(block: InvertedResidual, input: Any) -> bool:
+def _can_be_one_kernel(block: Block, input: Any) -> bool:
     """With the example input."""
-    weight = block.expand.weight
+    weight = block.layers[0].weight
     if not weight.is_cuda or input is None or input.dtype != weight.dtype:
         return False
     problem = block.problem(tuple(input.shape), input.dtype)
-    able, _ = _planning.core().supports("inverted_residual", problem, _planning.device(weight.device))
+    able, _ = _planning.core().supports(block.method, problem, _planning.device(weight.device))
     return bool(able)
 
 

@@ -99,19 +99,9 @@ def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[Fusio
             record = records.remembered(problem, device)
             if plan.method == "native" or record is None:
                 continue
-            parts = ("expand", "depthwise", "project", *(("residual",) if block.residual else ()))
-            rows.append(
-                FusionReport(names[block], _shape_of(problem), parts, plan.method, "", record.us, None)
-            )
+            shape = block.shape(call.size)
+            rows.append(FusionReport(names[block], shape, block.parts, plan.method, "", record.us, None))
     return rows
-
-
-def _shape_of(problem: Any) -> str:
-    p = problem
-    stride = f" s{p.stride}" if p.stride != 1 else ""
-    channels = f"{p.channels}->{p.expanded_channels}->{p.out_channels}"
-    size = f"{p.batch}x{p.channels}x{p.height}x{p.width}"
-    return f"{channels} {p.filter}x{p.filter}{stride} on {size}"
 
 
 def _measured_times(layer: Any, calls: list[_layers.Call]) -> tuple[float | None, float | None]:
