@@ -47,7 +47,7 @@ LAUNCHERS = {
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
     "squeeze_excite": _SINGLE,
 }
-CPU_METHODS = ("cuconv", "depthwise", "filter2d", "hntmp", "pointwise")
+CPU_METHODS = ("cuconv", "depthwise", "filter2d", "hntmp", "pointwise", "squeeze_excite")
 ISAS = ("avx512", "avx2", "baseline")
 
 _LAUNCH = """\

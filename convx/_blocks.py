@@ -25,6 +25,8 @@ class Block(nn.Module):
 
     method = ""
     """By which the planner knows the kernel."""
+    devices: tuple[str, ...] = ("cuda",)
+    """That may have one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,16 +54,26 @@ class Block(nn.Module):
 
     def can_be_one_kernel(self, input: Tensor) -> bool:
         """Whether there may be a kernel for it; which sizes there is one for, the planner knows."""
-        return input.is_cuda and input.dim() == 4 and bool(_libraries.load()["gpu"].loaded)
+        if input.dim() != 4 or input.device.type not in self.devices:
+            return False
+        return bool(_libraries.load()["gpu" if input.is_cuda else "cpu"].loaded)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training and not torch.compiler.is_compiling() and self.can_be_one_kernel(input):
-            weights = self._weights()
-            if not (torch.is_grad_enabled() and any(map(_needs_grad, (input, *weights)))):
-                algorithm, filters = self._prepared(input, weights)
-                if algorithm is not None:
-                    return self._by_kernel(input, weights, algorithm, filters)
-        return self.by_layers(input)
+        call = self.prepared_call(input)
+        return self.by_layers(input) if call is None else call(input)
+
+    def prepared_call(self, input: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """By the kernel, for inputs like this one and the weights as they are; None where the layers are
+        called."""
+        if self.training or torch.compiler.is_compiling() or not self.can_be_one_kernel(input):
+            return None
+        weights = self._weights()
+        if torch.is_grad_enabled() and any(map(_needs_grad, (input, *weights))):
+            return None
+        algorithm, filters = self._prepared(input, weights)
+        if algorithm is None:
+            return None
+        return lambda given: self._by_kernel(given, weights, algorithm, filters)
 
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
@@ -181,6 +193,7 @@ class SqueezeExcite(Block):
     to fewer channels and back (Hu, Shen and Sun, 2018). gate: of GATES."""
 
     method = "squeeze_excite"
+    devices = ("cuda", "cpu")
 
     def __init__(self, squeeze: nn.Conv2d, excite: nn.Conv2d, gate: str) -> None:
         super().__init__()
@@ -221,7 +234,7 @@ class SqueezeExcite(Block):
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
     ) -> Tensor:
-        rest = (self._activation, self.gate, algorithm, tf32_setting(True, input.dtype))
+        rest = (self._activation, self.gate, algorithm, tf32_setting(input.is_cuda, input.dtype))
         return operators.squeeze_excite(input, *weights, *rest)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:

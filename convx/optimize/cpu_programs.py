@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 
 from convx import _libraries
 from convx._arguments import padding_2d, pair
+from convx._blocks import Block
 from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
@@ -136,6 +137,7 @@ class _Recorder(fx.Interpreter):
         self.extra_traceback = False  # errors are the model's
         self._by_image = by_image
         self._links: dict[fx.Node, Any] = {}
+        self._direct: dict[fx.Node, Callable[..., Any]] = {}  # calls of blocks without their checks
         self._batches: dict[fx.Node, int] = {}
 
     def run_node(self, node: fx.Node) -> Any:
@@ -147,6 +149,11 @@ class _Recorder(fx.Interpreter):
 
     def _link(self, node: fx.Node, result: Any) -> Any:
         layer = self.fetch_attr(str(node.target))
+        if isinstance(layer, Block) and not _has_hooks(layer):
+            call = layer.prepared_call(self.env[node.args[0]])  # type: ignore[index]
+            if call is not None:
+                self._direct[node] = lambda given: layer(given) if given.requires_grad else call(given)
+            return None
         if (
             type(layer) is not FusedConv2d
             or node.kwargs
@@ -203,7 +210,7 @@ class _Recorder(fx.Interpreter):
         if node.op == "call_function":
             return target  # type: ignore[no-any-return]
         if node.op == "call_module":
-            return self.fetch_attr(str(target))  # type: ignore[no-any-return]
+            return self._direct.get(node) or self.fetch_attr(str(target))
         if node.op == "call_method":
             return lambda own, *args, **kwargs: getattr(own, target)(*args, **kwargs)
         if node.op == "get_attr":

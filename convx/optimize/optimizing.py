@@ -276,7 +276,7 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
 def _can_be_one_kernel(block: Block, input: Any) -> bool:
     """With the example input."""
     weight = block.layers[0].weight
-    if not weight.is_cuda or input is None or input.dtype != weight.dtype:
+    if weight.device.type not in block.devices or input is None or input.dtype != weight.dtype:
         return False
     problem = block.problem(tuple(input.shape), input.dtype)
     able, _ = _planning.core().supports(block.method, problem, _planning.device(weight.device))

@@ -3,6 +3,7 @@
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
 #include "methods/pointwise/pointwise.h"
+#include "methods/squeeze_excite/squeeze_excite.h"
 #include "plan/launchers.h"
 
 namespace convx {
@@ -20,6 +21,10 @@ const CpuLauncher<FilterProblem> kFilterings[] = {
     {&filter2d::filtering, filter2d::launch_cpu, nullptr},
 };
 
+const CpuLauncher<ExciteProblem> kExcites[] = {
+    {&squeeze_excite::method, squeeze_excite::launch_cpu, nullptr},
+};
+
 }  // namespace
 
 template <>
@@ -32,7 +37,7 @@ const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan) {
   return find_launcher(kFilterings, plan);
 }
 
-// Blocks and squeeze-and-excitations have kernels on GPUs alone.
+// Blocks have kernels on GPUs alone.
 template <>
 const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan) {
   throw std::logic_error("convx: no launcher for " + describe(plan));
@@ -40,7 +45,7 @@ const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan) {
 
 template <>
 const CpuLauncher<ExciteProblem>& cpu_launcher(const Plan& plan) {
-  throw std::logic_error("convx: no launcher for " + describe(plan));
+  return find_launcher(kExcites, plan);
 }
 
 }  // namespace convx

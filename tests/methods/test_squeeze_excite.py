@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from processes import ISAS, succeeds_on
 from torch import Tensor
 
 from convx import _core, _planning, operators
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 FORMATS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 ACTIVATIONS: dict[str, Any] = {"none": lambda x: x, "relu": F.relu, "silu": F.silu, "hardswish": F.hardswish}
 GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": F.hardsigmoid}
@@ -77,7 +78,12 @@ def check(size: tuple[int, ...], dtype: torch.dtype, device: str, layout: str, *
         # The kernel's results are rounded once, torch's after every step.
         steps = 40 * unit * size_of if algorithm in ("native", "auto") else 0
         least = torch.finfo(dtype).smallest_normal * unit
-        reach = unit * wanted.abs() + steps + 4e-6 * (1 + size[-1]) * size_of + least
+        reach = (
+            unit * wanted.abs()
+            + steps
+            + (4e-6 * (1 + size[-1]) if dtype != torch.float64 else 1e-12) * size_of
+            + least
+        )
         assert (error <= reach).all(), f"{algorithm}: {error.max()}"
         ran.add(algorithm.split()[0])
     return ran
@@ -88,10 +94,14 @@ def check(size: tuple[int, ...], dtype: torch.dtype, device: str, layout: str, *
 def test_results(dtype: torch.dtype, layout: str, device: str) -> None:
     for size in SIZES:
         ran = check(size, dtype, device, layout)
-        fits = size[1] * dtype.itemsize // 16 <= 512
-        assert ran == (
-            {"native", "auto", "squeeze_excite"} if device == "cuda" and fits else {"native", "auto"}
-        )
+        has_kernel = device == "cpu" or (dtype != torch.float64 and size[1] * dtype.itemsize // 16 <= 512)
+        assert ran == {"native", "auto", *(["squeeze_excite"] if has_kernel else [])}
+
+
+@pytest.mark.parametrize("isa", ISAS[:-1])
+def test_narrower_instruction_sets(isa: str) -> None:
+    every = "for d in t.DTYPES: [t.check(s, d, 'cpu', f) for s in t.SIZES for f in t.FORMATS]"
+    succeeds_on(isa, f"import test_squeeze_excite as t\n{every}")
 
 
 @pytest.mark.parametrize("gate", GATES)

@@ -111,9 +111,9 @@ def test_plans(
     )
     for device in DEVICES:
         if not _core.supports("squeeze_excite", problem, device)[0]:
-            assert device.backend == "cpu" or channels * squeezed > 8
+            assert device.backend != "cpu"
             continue
         plans = _core.candidates("squeeze_excite", problem, device)
         assert plans and all(plan.predicted_us > 0 for plan in plans)
-        ranks = {dict(plan.tiling)["ranks"] for plan in plans}
+        ranks = {dict(plan.tiling).get("ranks", 1) for plan in plans}
         assert ranks == {1} or device.name in ("NVIDIA H200", "NVIDIA B200")

@@ -20,10 +20,12 @@ from steady import assert_steady
 from torch import Tensor, nn
 
 import convx
-from convx import _libraries
+from convx import _core, _libraries, _planning
+from convx._blocks import SqueezeExcite
 from convx._libraries import front_problem
 from convx.optimize import OptimizedModel, optimizing
 from convx.optimize.layers import FusedConv2d
+from convx.tune import records
 
 __all__ = ["fused_is_the_fastest"]
 pytestmark = pytest.mark.skipif(bool(front_problem()), reason=f"no convx._front: {front_problem()}")
@@ -137,11 +139,11 @@ def test_any_chain(case: tuple[list[tuple[Any, ...]], int], by_image: bool, layo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_pixel_or_one_channel_is_in_both_layouts(layout: str) -> None:
-    """As squeeze-excite has it."""
+    """As gates of channels have it, of another kind than the blocks that are one operator."""
 
     def run(model: Any, x: Tensor) -> Tensor:
         scale = model.expand(F.relu(model.squeeze(F.adaptive_avg_pool2d(x, 1))))
-        return x * torch.sigmoid(scale) + model.back(model.single(x))  # type: ignore[no-any-return]
+        return x * torch.tanh(scale) + model.back(model.single(x))  # type: ignore[no-any-return]
 
     layers = {"squeeze": nn.Conv2d(12, 4, 1), "expand": nn.Conv2d(4, 12, 1)}
     layers |= {"single": nn.Conv2d(12, 1, 3, padding=1), "back": nn.Conv2d(1, 12, 3, padding=1)}
@@ -151,6 +153,45 @@ def test_one_pixel_or_one_channel_is_in_both_layouts(layout: str) -> None:
         for _ in range(2):
             torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
     assert _chains(optimized) == [2, 1, 1] or _chains(optimized) == [2, 2]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_are_called_without_their_checks(layout: str) -> None:
+    """Between chains, in inference; layer by layer where a gradient is asked for."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        y = model.first(x)
+        gates = torch.sigmoid(model.expand(F.relu(model.squeeze(F.adaptive_avg_pool2d(y, 1)))))
+        return model.last(y * gates)  # type: ignore[no-any-return]
+
+    layers = {"squeeze": nn.Conv2d(12, 4, 1), "expand": nn.Conv2d(4, 12, 1)}
+    layers |= {"first": nn.Conv2d(12, 12, 3, padding=1), "last": nn.Conv2d(12, 12, 1)}
+    optimized = _optimized(Model(run, **layers), image(layout=layout))
+    (block,) = (each for each in optimized.modules() if isinstance(each, SqueezeExcite))
+    device = _planning.device(torch.device("cpu"))
+    for batch in (1, 3):
+        x = image(layout=layout, batch=batch)
+        problem = block.problem(tuple(x.shape), x.dtype, layout == "channels_last")
+        plan = _core.candidates("squeeze_excite", problem, device)[0].name
+        of_problem = records.environment_of(device), records.problem_fields(problem)
+        records.remember(records.Record(*of_problem, plan, 1.0, {plan: 1.0}))
+    try:
+        for batch in (1, 3, 1):
+            x = image(layout=layout, batch=batch)
+            with torch.no_grad():
+                for _ in range(2):
+                    torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+            assert _chains(optimized) == [1, 1]
+            kept = block._kept[tuple(x.shape), x.dtype, layout == "channels_last", x.device]
+            assert kept[1].startswith("squeeze_excite")
+        given = image(layout=layout).requires_grad_()
+        optimized(given).sum().backward()
+        assert given.grad is not None
+        with torch.no_grad():  # the program holds the weights as they were
+            block.excite.weight.mul_(2)
+            torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+    finally:
+        records.forget()
 
 
 def test_results_are_the_callers() -> None:

@@ -10,14 +10,14 @@ namespace {
 constexpr int64_t kLimit = int64_t{1} << 31;  // of blocks, and of places in an image
 
 Support supports(const ExciteProblem& p, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("runs on GPUs; this device is a CPU");
-  if (p.dtype == DType::float64) return Support::no("dtype must be float32, float16 or bfloat16");
+  if (p.batch == 0) return Support::no("the batch is empty");
+  if (device.backend == Backend::cpu) return Support::yes();
+  if (p.dtype == DType::float64) return Support::no("on GPUs dtype must be float32, float16 or bfloat16");
   const int64_t vector = kVectorBytes / element_size(p.dtype);
   if (p.channels % vector != 0 || p.channels / vector > kThreads) {
     return Support::no("channels must be a multiple of " + std::to_string(vector) + " and at most " +
                        std::to_string(vector * kThreads) + ", not " + std::to_string(p.channels));
   }
-  if (p.batch == 0) return Support::no("the batch is empty");
   if (p.batch >= kLimit / 8 || p.channels * p.pixels() >= kLimit || p.squeezed_channels >= kLimit / 16) {
     return Support::no("places in an image, or the number of blocks, need more than 31 bits");
   }
@@ -49,6 +49,7 @@ double predicted_us(const ExciteProblem& p, const DeviceTraits& device, int64_t 
 }
 
 std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) return {cpu_plan(p, device)};
   std::vector<Plan> plans;
   const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
   const int64_t vectors = p.channels * element_size(p.dtype) / kVectorBytes;

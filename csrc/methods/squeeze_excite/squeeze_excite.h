@@ -1,4 +1,4 @@
-// Squeeze-and-excitation in one kernel: methods/squeeze_excite/kernel.cuh.
+// Squeeze-and-excitation in one kernel: methods/squeeze_excite/kernel.cuh and cpu/kernels.h.
 #pragma once
 #include "plan/launch.h"
 #include "plan/method.h"
@@ -10,7 +10,11 @@ extern const MethodOf<ExciteProblem> method;
 // Torch's operators and two convolutions: what it is without that.
 extern const MethodOf<ExciteProblem> native;
 
+Plan cpu_plan(const ExciteProblem& problem, const DeviceTraits& device);
+
 // pointers: input, weight (ExciteWeights), result.
 void launch_gpu(const Plan& plan, const ExciteProblem& problem, const Pointers& pointers, Stream stream);
+void launch_cpu(const Plan& plan, const ExciteProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa);
 
 }  // namespace convx::squeeze_excite
