@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from convx.optimize.inputs import tensors_in
 
 _compiling = threading.RLock()  # torch.compile refuses calls while another thread compiles
 _IS_TRACED = "using FX to symbolically trace"  # what it says then
-_MOST = 8  # kinds of input that are compiled, as many as torch.compile takes
+_MOST = 8  # kinds of input that are compiled, as many as torch.compile takes of one function
 
 
 class CompiledNetwork:
@@ -33,29 +34,28 @@ class CompiledNetwork:
     """
 
     def __init__(self) -> None:
-        self._run: Callable[..., Any] | None = None
-        self._kinds: dict[Any, bool] = {}  # whether each could be compiled
+        self._kinds: dict[Any, Callable[..., Any] | None] = {}  # what runs each; None: it can't be compiled
         self.graphs: list[CompiledGraph] = []  # held for CUDA graphs, which read memory of theirs
 
     def __reduce__(self) -> tuple[type[CompiledNetwork], tuple[()]]:
         return CompiledNetwork, ()
 
-    def forget(self, network: fx.GraphModule) -> None:
+    def forget(self) -> None:
         """Gives back what was compiled, with all that is kept for it."""
-        network.recompile()  # torch.compile keeps what it has with the function's code
         CompiledNetwork.__init__(self)
 
     def call(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
         kind = self._kind(tensors)
-        if kind is None or not self._kinds.get(kind, True):
+        is_known, run = kind in self._kinds, self._kinds.get(kind)
+        if kind is None or (is_known and run is None):
             return network(*tensors)
-        is_known, is_on_gpu = kind in self._kinds, any(each.is_cuda for each in tensors)
+        is_on_gpu = any(each.is_cuda for each in tensors)
         is_captured = is_on_gpu and torch.cuda.is_current_stream_capturing()
         if not is_known and (len(self._kinds) >= _MOST or is_captured):
             return network(*tensors)
         try:
-            if is_known and not is_on_gpu:
-                return self._compiled(network, tensors)
+            if run is not None and not is_on_gpu:
+                return self._result(run, tensors)
             # In turns, for on a GPU the call is one of those that a graph is made of: it can wait.
             return self.compile(network, tensors)
         except Exception as error:
@@ -64,7 +64,7 @@ class CompiledNetwork:
                 raise
             result = network(*tensors)  # which raises what is the call's own fault
             if not is_busy:
-                self._kinds[kind] = False
+                self._kinds[kind] = None
                 warnings.warn(f"the network is run layer by layer: {reason_of(error)}", stacklevel=2)
             return result
 
@@ -74,17 +74,16 @@ class CompiledNetwork:
         if kind is None:
             return network(*tensors)
         with _compiling:
-            result = self._compiled(network, tensors)
-            self._kinds[kind] = True
+            # Not as a whole at any price: past torch.compile's own limits calls are to go on.
+            run = self._kinds.get(kind) or torch.compile(_own(network), backend="convx", dynamic=False)
+            result = self._result(run, tensors)
+            self._kinds[kind] = run
         return result
 
-    def _compiled(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
-        if self._run is None:
-            # Not as a whole at any price: past torch.compile's own limits calls are to go on.
-            self._run = torch.compile(network.forward, backend="convx", dynamic=False)
+    def _result(self, run: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
         # One mode, so that nothing is compiled once more for another.
         with watched() as found, torch.inference_mode(False), torch.no_grad():
-            result = self._run(*tensors)
+            result = run(*tensors)
         self.graphs += found
         return result
 
@@ -101,6 +100,18 @@ class CompiledNetwork:
             torch.are_deterministic_algorithms_enabled(),
             *((each.shape, each.stride(), each.dtype, each.device, each.is_inference()) for each in tensors),
         )
+
+
+def _own(network: fx.GraphModule) -> Callable[..., Any]:
+    """Its forward with code of its own, which torch.compile keeps what it compiles with.
+
+    What belongs to one code it looks through at each call and puts what fits first, so that of threads that
+    call it with several kinds one may pass over its own, and it would be compiled once more.
+    """
+    forward: Any = type(network).forward
+    code = forward.__code__.replace()
+    own = FunctionType(code, forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__)
+    return MethodType(own, network)
 
 
 def can_inductor(args: Any, kwargs: Any) -> bool:

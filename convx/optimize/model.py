@@ -127,7 +127,7 @@ class OptimizedModel(nn.Module):
         before = self._places()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self._places() != before:
-            self.compiled.forget(self.network)  # type: ignore[arg-type]
+            self.compiled.forget()
         return self
 
     def _places(self) -> list[Any]:

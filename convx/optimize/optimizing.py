@@ -245,7 +245,7 @@ def _compiled_if_faster(
             told = replace(found.network, fused={}, reason="")
             return replace(found, model=made, network=told, us=times[_COMPILED], rows=rows)
         wrong = f"{times[_COMPILED]:.0f} us compiled, {times[_UNCOMPILED]:.0f} as it is"
-    compiled.forget(network)
+    compiled.forget()
     return replace(found, not_compiled=wrong)
 
 

@@ -336,6 +336,19 @@ def test_threads() -> None:
 
 @in_parts
 @taken
+def test_kinds_are_compiled_apart() -> None:
+    """Threads that call what torch.compile takes for one function with several shapes have it compile some
+    again: one puts what fits first while another goes through the rest."""
+    model, inputs = convnext(), [image(batch=1 + index) for index in range(3)]
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        optimized = convx.optimize(model, inputs[0], compile=True)
+        for x in inputs:
+            close(optimized(x), model(x))
+    assert graphs_of(optimized) == 3
+
+
+@in_parts
+@taken
 @pytest.mark.parametrize("layout", ["as given", "channels_last"])
 def test_weights_are_there_once(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The candidates that were not taken are gone, and what was compiled goes with its model."""
