@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from inspect import unwrap
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -42,6 +43,9 @@ class CompiledNetwork:
 
     def forget(self) -> None:
         """Gives back what was compiled, with all that is kept for it."""
+        for run in filter(None, self._kinds.values()):
+            # What torch.compile has of a code holds that code: it would stay as long as the network.
+            torch._dynamo.reset_code(unwrap(run).__code__)  # type: ignore[attr-defined]
         CompiledNetwork.__init__(self)
 
     def call(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:

@@ -370,6 +370,23 @@ def test_weights_are_there_once(layout: str, monkeypatch: pytest.MonkeyPatch) ->
 
 @in_parts
 @taken
+def test_what_is_kept_for_a_graph_goes_when_weights_move() -> None:
+    model, x = excited(), image()
+
+    def kept_for_graphs() -> int:
+        gc.collect()
+        return sum(type(each) is kept.KeptWeights for each in gc.get_objects())
+
+    before = kept_for_graphs()
+    optimized = convx.optimize(model, x, compile=True)
+    optimized(x)
+    assert kept_for_graphs() == before + 1
+    optimized.double()
+    assert kept_for_graphs() == before
+
+
+@in_parts
+@taken
 def test_models_that_torch_compile_has_wrapped() -> None:
     model, x = excited(), image()
     optimized = convx.optimize(torch.compile(model, backend="eager"), x, compile=True)  # type: ignore[arg-type]
