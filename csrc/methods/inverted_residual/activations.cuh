@@ -1,9 +1,8 @@
 // Activations of values that are rounded to 16 bits. Which one it is is known to the compiler: kernels hold
 // many copies of its code, and have to fit into the instruction cache.
 #pragma once
+#include "methods/activate.cuh"
 #include "methods/inverted_residual/shape.h"
-#include "platform/gpu/clamp.h"
-#include "problem/epilogue.h"
 
 namespace convx::inverted_residual {
 
@@ -23,9 +22,7 @@ CONVX_DEVICE uint32_t activated_pair(float x, float y, const Bound<T>& bound) {
   if constexpr (kInside == Inside::relu) {
     return least_pair_keeping_nan<T>(narrow_pair_of_relu<T>(x, y), bound.high);
   } else {
-    x *= clamp_keeping_nan(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
-    y *= clamp_keeping_nan(y + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
-    return narrow_pair<T>(x, y);
+    return narrow_pair<T>(hardswish<T>(x), hardswish<T>(y));
   }
 }
 
