@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +32,16 @@ def _sets(problem: Any, device: torch.device) -> int:
     bytes = float(problem.bytes)
     wanted = 1 + math.ceil(2 * _CACHE_BYTES / bytes)
     return max(1, min(wanted, _MOST_SETS, int(_MOST_BYTES // bytes)))
+
+
+def _normal(problem: Any, device: torch.device) -> Callable[..., Tensor]:
+    """Makes tensors of a size, the same ones in the same order."""
+    generator = torch.Generator(device).manual_seed(0)
+    return lambda *size: torch.randn(size, dtype=_DTYPES[problem.dtype], device=device, generator=generator)
+
+
+def _format(problem: Any) -> torch.memory_format:
+    return torch.channels_last if problem.layout == "channels_last" else torch.contiguous_format
 
 
 class FilterOperands:
@@ -65,14 +76,9 @@ class BlockOperands:
     def __init__(self, problem: Any, device: torch.device) -> None:
         self.problem = p = problem
         self.sets = _sets(problem, device)
-        generator = torch.Generator(device).manual_seed(0)
-
-        def values(*size: int) -> Tensor:
-            return torch.randn(size, dtype=_DTYPES[p.dtype], device=device, generator=generator)
-
+        values = _normal(p, device)
         size = (p.batch, p.channels, p.height, p.width)
-        layout = torch.channels_last if p.layout == "channels_last" else torch.contiguous_format
-        self.inputs = [values(*size).to(memory_format=layout) for _ in range(self.sets)]
+        self.inputs = [values(*size).to(memory_format=_format(p)) for _ in range(self.sets)]
         expanded, taps, first = p.expanded_channels, p.filter * p.filter, p.expand_filter
         weights = (
             values(expanded, p.channels, first, first) / math.sqrt(p.channels * first * first),
@@ -123,13 +129,8 @@ class ExciteOperands:
     def __init__(self, problem: Any, device: torch.device) -> None:
         self.problem = p = problem
         self.sets = _sets(problem, device)
-        generator = torch.Generator(device).manual_seed(0)
-
-        def values(*size: int) -> Tensor:
-            return torch.randn(size, dtype=_DTYPES[p.dtype], device=device, generator=generator)
-
-        layout = torch.channels_last if p.layout == "channels_last" else torch.contiguous_format
-        size = (p.batch, p.channels, p.height, p.width)
+        values = _normal(p, device)
+        layout, size = _format(p), (p.batch, p.channels, p.height, p.width)
         self.inputs = [values(*size).to(memory_format=layout) for _ in range(self.sets)]
         squeezed, channels = p.squeezed_channels, p.channels
         sizes = ((squeezed, channels, 1, 1), (channels, squeezed, 1, 1))

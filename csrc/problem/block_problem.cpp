@@ -47,11 +47,7 @@ void validate_and_size(BlockProblem& p) {
                {"expand_stride", p.expand_stride, 1},
                {"filter", p.filter, 1},
                {"stride", p.stride, 1}};
-  for (const auto& [what, value, least] : sizes) {
-    if (value >= least) continue;
-    throw InvalidArgument(std::string(what) + " must be at least " + std::to_string(least) + ", got " +
-                          std::to_string(value));
-  }
+  for (const auto& [what, value, least] : sizes) require_least(what, value, least);
   const std::pair<const char*, int64_t> filters[] = {{"expand_filter", p.expand_filter},
                                                      {"filter", p.filter}};
   for (const auto& [what, size] : filters) {

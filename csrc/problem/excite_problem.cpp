@@ -43,11 +43,7 @@ void validate(const ExciteProblem& p) {
                {"input: height", p.height, 1},
                {"input: width", p.width, 1},
                {"squeezed_channels", p.squeezed_channels, 1}};
-  for (const auto& [what, value, least] : sizes) {
-    if (value >= least) continue;
-    throw InvalidArgument(std::string(what) + " must be at least " + std::to_string(least) + ", got " +
-                          std::to_string(value));
-  }
+  for (const auto& [what, value, least] : sizes) require_least(what, value, least);
   require_countable("input", {p.batch, p.channels, p.height, p.width});
   require_countable("squeeze_weight", {p.squeezed_channels, p.channels});
 }

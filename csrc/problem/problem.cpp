@@ -111,6 +111,11 @@ size_t hash_of(uint64_t kinds, std::initializer_list<int64_t> sizes) {
   return static_cast<size_t>(state);
 }
 
+void require_least(const char* what, int64_t value, int64_t least) {
+  if (value >= least) return;
+  throw InvalidArgument(std::string(what) + " must be at least " + number(least) + ", got " + number(value));
+}
+
 void require_countable(const char* tensor, std::initializer_list<int64_t> sizes) {
   int64_t bytes = static_cast<int64_t>(sizeof(double));
   bool countable = true;

@@ -83,6 +83,8 @@ int64_t element_size(DType dtype);  // bytes
 
 // What every kind of problem is told from others by: what its enumerations and flags make, and its sizes.
 size_t hash_of(uint64_t kinds, std::initializer_list<int64_t> sizes);
+// Throws InvalidArgument for a number below the least that it may be.
+void require_least(const char* what, int64_t value, int64_t least);
 // Throws InvalidArgument where the elements of a tensor of that size can't be addressed.
 void require_countable(const char* tensor, std::initializer_list<int64_t> sizes);
 

@@ -69,7 +69,8 @@ def test_every_way_is_timed_and_checked(
         assert row["us"] > 0 and row["over_torch"][0] <= row["over_torch"][1] and row["error"] < 1e-2
         assert row["way"] in text
     assert [report["rows"][0]["name"] for report in found["reports"]] == ["0", "0"]
-    assert "3->6 3x3 on 3x3x12x12" in text and "times as fast" in text
+    # By image where that happened to be faster.
+    assert any(f"3->6 3x3 on {batch}x3x12x12" in text for batch in (3, 1)) and "times as fast" in text
 
 
 def test_without_a_bar_where_tqdm_is_not(

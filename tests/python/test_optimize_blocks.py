@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from block_kernels import kernels_are_the_fastest, runs
 from models import torchvision_network
 from optimized import Model, fused_is_the_fastest, optimized_agrees
 from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx import _core, _planning
 from convx._blocks import InvertedResidual
 from convx.optimize import optimizing
-from convx.tune import records
-from convx.tune.tuning import block_problems_of
 
-__all__ = ["fused_is_the_fastest", "own_folder"]
+__all__ = ["fused_is_the_fastest", "kernels_are_the_fastest", "own_folder"]
 
 
 def layer(channels: int, out: int, taps: int, activation: Any = nn.ReLU6, **options: Any) -> nn.Sequential:
@@ -176,31 +174,6 @@ def test_none_on_a_cpu() -> None:
     assert blocks_of(optimized_agrees(Model(residual, **three()), image())) == []
 
 
-@pytest.fixture
-def kernels_are_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block that has a kernel is run by it."""
-
-    def choose(model: nn.Module, args: Any, kwargs: Any) -> tuple[records.Record, ...]:
-        chosen = []
-        for problem, where in block_problems_of(model, args, kwargs):
-            device = _planning.device(where)
-            plan = _core.candidates("inverted_residual", problem, device)[0].name
-            environment = records.environment_of(device)
-            record = records.Record(environment, records.problem_fields(problem), plan, 1.0, {plan: 1.0})
-            records.remember(record)
-            chosen.append(record)
-        return tuple(chosen)
-
-    monkeypatch.setattr(optimizing, "choose", choose)
-
-
-def _runs_kernels(model: nn.Module, x: Tensor) -> bool:
-    """Rather than layers."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen, torch.no_grad():
-        model(x)
-    return any(each.key == "convx::inverted_residual" for each in seen.key_averages())
-
-
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
 @pytest.mark.parametrize("cuda_graphs", [0, 8])
@@ -213,12 +186,12 @@ def test_kernels_are_right(
     x = image("cuda", dtype)
     optimized = optimized_agrees(model, x, cuda_graphs=cuda_graphs)
     (block,) = blocks_of(optimized)
-    assert _runs_kernels(block, x)
+    assert runs("inverted_residual", block, x)
     report = optimized.report
     assert report is not None and [row.method for row in report.rows] == ["inverted_residual"]
     assert report.rows[0].fused[:3] == ("expand", "depthwise", "project") and report.rows[0].us == 1.0
     nchw = x.contiguous()
-    assert not _runs_kernels(block, nchw)
+    assert not runs("inverted_residual", block, nchw)
     for given in (nchw, image("cuda", dtype, batch=5, size=9)):
         assert torch.allclose(optimized(given).float(), model(given).float(), rtol=0.05, atol=0.05)
 
@@ -233,7 +206,7 @@ def test_the_first_kernel_reads_images_as_they_come(channels_last: bool, cuda_gr
     x = x.contiguous(memory_format=torch.channels_last) if channels_last else x
     optimized = optimized_agrees(model, x, layout="channels_last", cuda_graphs=cuda_graphs)
     (block,) = blocks_of(optimized)
-    assert _runs_kernels(block, x)
+    assert runs("inverted_residual", block, x)
     layouts = [each.problem["layout"] for each in optimized.choices]
     assert layouts == ["channels_last" if channels_last else "nchw"]
     assert optimized(x).is_contiguous() != channels_last
@@ -252,7 +225,7 @@ def test_weights_that_change_and_copies() -> None:
     loaded = torch.load(buffer, weights_only=False)
     for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized)), loaded):
         assert torch.equal(other(x), first)
-        assert _runs_kernels(blocks_of(other)[0], x)
+        assert runs("inverted_residual", blocks_of(other)[0], x)
     (block,) = blocks_of(optimized)
     with torch.no_grad():
         block.depthwise.weight.mul_(2)

@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from block_kernels import kernels_are_the_fastest, runs
 from models import torchvision_network
 from optimized import LAYOUTS, Model, fused_is_the_fastest, optimized_agrees
 from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx import _core, _planning
 from convx._blocks import SqueezeExcite
 from convx.optimize import optimizing
-from convx.tune import records
-from convx.tune.tuning import block_problems_of
 
-__all__ = ["fused_is_the_fastest", "own_folder"]
+__all__ = ["fused_is_the_fastest", "kernels_are_the_fastest", "own_folder"]
 
 
 def layers(channels: int = 16, squeezed: int = 8, gate: Any = nn.Sigmoid) -> dict[str, nn.Module]:
@@ -164,30 +162,6 @@ def test_weights_that_change_and_copies() -> None:
         torch.testing.assert_close(changed, excite.by_layers(x))
 
 
-@pytest.fixture
-def kernels_are_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that has a kernel is run by it."""
-
-    def choose(model: nn.Module, args: Any, kwargs: Any) -> tuple[records.Record, ...]:
-        chosen = []
-        for problem, where in block_problems_of(model, args, kwargs):
-            device = _planning.device(where)
-            plan = _core.candidates("squeeze_excite", problem, device)[0].name
-            environment = records.environment_of(device)
-            record = records.Record(environment, records.problem_fields(problem), plan, 1.0, {plan: 1.0})
-            records.remember(record)
-            chosen.append(record)
-        return tuple(chosen)
-
-    monkeypatch.setattr(optimizing, "choose", choose)
-
-
-def _runs_kernel(model: nn.Module, x: Tensor) -> bool:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen, torch.no_grad():
-        model(x)
-    return any(each.key == "convx::squeeze_excite" for each in seen.key_averages())
-
-
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
 @pytest.mark.parametrize("cuda_graphs", [0, 8])
@@ -201,7 +175,7 @@ def test_kernels_are_right(
     x = image("cuda", dtype).contiguous(memory_format=LAYOUTS[layout])
     optimized = optimized_agrees(model, x, cuda_graphs=cuda_graphs, layout="as given")
     (excite,) = excites_of(optimized)
-    assert _runs_kernel(excite, x)
+    assert runs("squeeze_excite", excite, x)
     report = optimized.report
     assert report is not None and [row.method for row in report.rows] == ["squeeze_excite"]
     assert report.rows[0].fused[1:3] == ("squeeze", "excite") and report.rows[0].us == 1.0
