@@ -66,30 +66,41 @@ struct ClampRow {
   }
 };
 
-// A register row at once, by few instructions a value: all but gelu, and those of double.
+// A register row of float at once, by few instructions a value: all but gelu.
 template <class T, int N>
-CONVX_DEVICE void activate_shortly(Accumulator<T> (&row)[N], Activation activation) {
-  using A = Accumulator<T>;
+CONVX_DEVICE void activate_shortly(float (&row)[N], Activation activation) {
   if (activation == Activation::none) return;
-  if (sizeof(T) != 8 && activation == Activation::silu) {
+  if (activation == Activation::silu) {
     CONVX_UNROLL
     for (int i = 0; i < N; ++i) row[i] = silu<T>(row[i]);
-  } else if (sizeof(T) != 8 && activation == Activation::hardswish) {
+  } else if (activation == Activation::hardswish) {
     CONVX_UNROLL
     for (int i = 0; i < N; ++i) row[i] = hardswish<T>(row[i]);
   } else {
-    const A high = activation == Activation::relu6 ? A(6) : A(INFINITY);
+    const float high = activation == Activation::relu6 ? 6.0f : INFINITY;
     CONVX_UNROLL
-    for (int i = 0; i < N; ++i) row[i] = clamp_keeping_nan(row[i], A(0), high);
+    for (int i = 0; i < N; ++i) row[i] = clamp_keeping_nan(row[i], 0.0f, high);
   }
 }
 
-// The others one value at a time through a single copy of their code, by rotating the row: N copies of erf
-// would swell every kernel.
+// The others, and those of double but clamps, one value at a time through a single copy of their code, by
+// rotating the row: N copies of erf would swell every kernel.
 template <class T, int N>
 CONVX_DEVICE void activate(Accumulator<T> (&row)[N], Activation activation) {
-  const bool is_long = sizeof(T) == 8 ? activation > Activation::relu6 : activation == Activation::gelu;
-  if (!is_long) return activate_shortly<T>(row, activation);
+  if constexpr (sizeof(T) == 8) {
+    if (activation == Activation::none) return;
+    if (activation == Activation::relu || activation == Activation::relu6) {
+      const bool capped = activation == Activation::relu6;
+      CONVX_UNROLL
+      for (int i = 0; i < N; ++i) {
+        row[i] = row[i] < 0.0 ? 0.0 : row[i];
+        row[i] = capped && row[i] > 6.0 ? 6.0 : row[i];
+      }
+      return;
+    }
+  } else {
+    if (activation != Activation::gelu) return activate_shortly<T>(row, activation);
+  }
   CONVX_NO_UNROLL
   for (int turn = 0; turn < N; ++turn) {
     const Accumulator<T> first = activated<T>(row[0], activation);

@@ -18,11 +18,6 @@ CONVX_DEVICE float clamp_keeping_nan(float value, float low, float high) {
 #endif
 }
 
-CONVX_DEVICE double clamp_keeping_nan(double value, double low, double high) {
-  const double raised = value < low ? low : value;
-  return raised > high ? high : raised;
-}
-
 // Both 16-bit elements of a word, no more than those of another; NaN stays NaN.
 template <class T>
 CONVX_DEVICE uint32_t least_pair_keeping_nan(uint32_t pair, uint32_t high) {
