@@ -19,8 +19,8 @@ struct Tuned {
 // What tells the devices of a machine apart: a GPU's name; a CPU's instruction set and threads.
 std::string tuning_key(const DeviceTraits& device);
 
-// Each kind of problem has a table, thread-safe and bounded:
-// where it is full, some choice makes room for the new one.
+// Each kind of problem has a table, thread-safe and bounded: where it is full, some choice makes room for the
+// new one.
 template <class Problem>
 void remember_tuned(const Problem& problem, const std::string& device_key, Tuned choice);
 template <class Problem>

@@ -20,13 +20,17 @@ CONVX_DEVICE Accumulator<T> silu(Accumulator<T> value) {
   }
 }
 
+CONVX_DEVICE float hardsigmoid(float value) {
+  return clamp_keeping_nan(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
+}
+
 template <class T>
 CONVX_DEVICE Accumulator<T> hardswish(Accumulator<T> value) {
   if constexpr (sizeof(T) == 8) {
     const double shifted = value + 3.0;
     return value * (shifted < 0.0 ? 0.0 : shifted > 6.0 ? 6.0 : shifted) / 6.0;
   } else {
-    return value * (clamp_keeping_nan(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f));
+    return value * hardsigmoid(value);
   }
 }
 
@@ -77,9 +81,7 @@ CONVX_DEVICE void activate_shortly(float (&row)[N], Activation activation) {
     CONVX_UNROLL
     for (int i = 0; i < N; ++i) row[i] = hardswish<T>(row[i]);
   } else {
-    const float high = activation == Activation::relu6 ? 6.0f : INFINITY;
-    CONVX_UNROLL
-    for (int i = 0; i < N; ++i) row[i] = clamp_keeping_nan(row[i], 0.0f, high);
+    ClampRow{activation}(row);
   }
 }
 

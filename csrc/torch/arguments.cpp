@@ -66,6 +66,28 @@ void require_same_device(const char* name, const TensorView& tensor, const char*
   }
 }
 
+void require_size(const char* name, const TensorView& tensor, const std::vector<int64_t>& sizes) {
+  bool is_same = tensor.dimensions == static_cast<int64_t>(sizes.size());
+  std::string wanted;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    is_same = is_same && tensor.size(static_cast<int>(i)) == sizes[i];
+    wanted += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  }
+  if (is_same) return;
+  throw InvalidArgument(std::string(name) + " must have the shape (" + wanted +
+                        ") for these other tensors, got " + tensor.shape());
+}
+
+void require_per_channel(const char* name, const std::optional<Tensor>& tensor, const TensorView& input,
+                         int64_t channels) {
+  if (!tensor.has_value()) return;
+  const TensorView view(*tensor);
+  require_like(name, view, "input", input);
+  if (view.dimensions == 1 && view.size(0) == channels) return;
+  throw InvalidArgument(std::string(name) + " must have shape (" + std::to_string(channels) +
+                        ",), one value per output channel, got " + view.shape());
+}
+
 Sizes sizes_argument(const char* name, const std::vector<int64_t>& values) {
   require_length(name, values, 4, "one per dimension");
   return {values[0], values[1], values[2], values[3]};

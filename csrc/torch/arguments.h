@@ -29,6 +29,11 @@ void require_like(const char* name, const TensorView& tensor, const char* first_
                   const TensorView& first);
 void require_same_device(const char* name, const TensorView& tensor, const char* first_name,
                          const TensorView& first);
+// A tensor that goes with others whose sizes ask for this one.
+void require_size(const char* name, const TensorView& tensor, const std::vector<int64_t>& sizes);
+// One value per output channel, where it is given.
+void require_per_channel(const char* name, const std::optional<Tensor>& tensor, const TensorView& input,
+                         int64_t channels);
 // "input_size", as a list of four integers.
 Sizes sizes_argument(const char* name, const std::vector<int64_t>& values);
 Sizes sizes_of(const TensorView& tensor);

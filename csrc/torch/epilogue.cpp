@@ -4,33 +4,10 @@
 #include "torch/backend.h"
 
 namespace convx {
-namespace {
-
-void require_per_channel(const char* name, const std::optional<Tensor>& tensor, const TensorView& input,
-                         const ConvProblem& problem) {
-  if (!tensor.has_value()) return;
-  const TensorView view(*tensor);
-  require_like(name, view, "input", input);
-  if (view.dimensions == 1 && view.sizes[0] == problem.out_channels) return;
-  throw InvalidArgument(std::string(name) + " must have shape (" + std::to_string(problem.out_channels) +
-                        ",), one value per output channel, got " + view.shape());
-}
-
-std::optional<Tensor> contiguous(const std::optional<Tensor>& tensor) {
-  if (!tensor.has_value() || TensorView(*tensor).is_contiguous()) return tensor;
-  return torch::stable::contiguous(*tensor);
-}
-
-const void* pointer_of(const std::optional<Tensor>& tensor) {
-  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
-}
-
-}  // namespace
-
 void set_epilogue(ConvProblem& problem, const EpilogueTensors& tensors, const TensorView& input,
                   Activation activation, bool residual_after_activation) {
-  require_per_channel("bias", tensors.bias, input, problem);
-  require_per_channel("scale", tensors.scale, input, problem);
+  require_per_channel("bias", tensors.bias, input, problem.out_channels);
+  require_per_channel("scale", tensors.scale, input, problem.out_channels);
   if (tensors.residual.has_value()) {
     const TensorView view(*tensors.residual);
     require_image("residual", view);

@@ -19,18 +19,6 @@ struct BlockTensors {
   const std::optional<Tensor>& project_bias;
 };
 
-void require_size(const char* name, const TensorView& tensor, const std::vector<int64_t>& sizes) {
-  bool is_same = tensor.dimensions == static_cast<int64_t>(sizes.size());
-  std::string wanted;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    is_same = is_same && tensor.size(static_cast<int>(i)) == sizes[i];
-    wanted += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
-  }
-  if (is_same) return;
-  throw InvalidArgument(std::string(name) + " must have the shape (" + wanted +
-                        ") for these other tensors, got " + tensor.shape());
-}
-
 // The problem that the arguments describe, checked.
 BlockProblem block_problem(const TensorView& input, const BlockTensors& tensors, int64_t expand_stride,
                            int64_t stride, const std::string& activation,
@@ -89,24 +77,15 @@ Tensor by_layers(const BlockProblem& p, const Tensor& input, const BlockTensors&
                 algorithm, tf32, {}, residual, {}, true);
 }
 
-Tensor in_layout(const Tensor& result, Layout layout) {
-  return TensorView(result).is_dense(layout) ? canonical(result, layout) : copy(result, layout);
-}
-
 // Tensors that are dense as kernels read them, kept while their addresses are used.
 struct DenseWeights {
   explicit DenseWeights(const BlockTensors& tensors)
       : kept{in_nchw(tensors.expand), in_nchw(tensors.depthwise), in_nchw(tensors.project)} {
     const std::optional<Tensor>* const given[] = {&tensors.expand_bias, &tensors.depthwise_bias,
                                                   &tensors.project_bias};
-    const void* of[3] = {};
-    for (int i = 0; i < 3; ++i) {
-      if (!given[i]->has_value()) continue;
-      biases[i] = torch::stable::contiguous(**given[i]);
-      of[i] = biases[i]->const_data_ptr();
-    }
-    weights = {kept[0].const_data_ptr(), of[0], kept[1].const_data_ptr(), of[1],
-               kept[2].const_data_ptr(), of[2]};
+    for (int i = 0; i < 3; ++i) biases[i] = contiguous(*given[i]);
+    weights = {kept[0].const_data_ptr(), pointer_of(biases[0]),    kept[1].const_data_ptr(),
+               pointer_of(biases[1]),    kept[2].const_data_ptr(), pointer_of(biases[2])};
   }
   Tensor kept[3];
   std::optional<Tensor> biases[3];

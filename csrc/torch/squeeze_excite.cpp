@@ -11,23 +11,6 @@
 namespace convx {
 namespace {
 
-void require_matrix(const char* name, const TensorView& weight, int64_t rows, int64_t columns) {
-  const Sizes wanted = {rows, columns, 1, 1};
-  if (std::equal(wanted.begin(), wanted.end(), weight.sizes)) return;
-  throw InvalidArgument(std::string(name) + " must have the shape (" + std::to_string(rows) + ", " +
-                        std::to_string(columns) + ", 1, 1) for these other tensors, got " + weight.shape());
-}
-
-void require_bias(const char* name, const std::optional<Tensor>& bias, const TensorView& input,
-                  int64_t channels) {
-  if (!bias.has_value()) return;
-  const TensorView view(*bias);
-  require_like(name, view, "input", input);
-  if (view.dimensions == 1 && view.size(0) == channels) return;
-  throw InvalidArgument(std::string(name) + " must have shape (" + std::to_string(channels) +
-                        ",), one value per output channel, got " + view.shape());
-}
-
 // The problem that the arguments describe, checked.
 ExciteProblem excite_problem(const TensorView& input, const Tensor& squeeze_weight,
                              const std::optional<Tensor>& squeeze_bias, const Tensor& excite_weight,
@@ -48,10 +31,10 @@ ExciteProblem excite_problem(const TensorView& input, const Tensor& squeeze_weig
   problem.batch = input.size(0), problem.channels = input.size(1);
   problem.height = input.size(2), problem.width = input.size(3);
   problem.squeezed_channels = squeeze.size(0);
-  require_matrix("squeeze_weight", squeeze, problem.squeezed_channels, problem.channels);
-  require_matrix("excite_weight", excite, problem.channels, problem.squeezed_channels);
-  require_bias("squeeze_bias", squeeze_bias, input, problem.squeezed_channels);
-  require_bias("excite_bias", excite_bias, input, problem.channels);
+  require_size("squeeze_weight", squeeze, {problem.squeezed_channels, problem.channels, 1, 1});
+  require_size("excite_weight", excite, {problem.channels, problem.squeezed_channels, 1, 1});
+  require_per_channel("squeeze_bias", squeeze_bias, input, problem.squeezed_channels);
+  require_per_channel("excite_bias", excite_bias, input, problem.channels);
   validate(problem);
   return problem;
 }
@@ -84,20 +67,13 @@ Tensor run_excite(const Tensor& input, const Tensor& squeeze_weight,
   if (plan->method == &squeeze_excite::native) {
     const Tensor result =
         by_steps(problem, input, squeeze_weight, squeeze_bias, excite_weight, excite_bias, activation, tf32);
-    return TensorView(result).is_dense(problem.layout) ? canonical(result, problem.layout)
-                                                       : copy(result, problem.layout);
+    return in_layout(result, problem.layout);
   }
   const Tensor dense_input = dense(input, view, problem.layout);
   const Tensor squeeze = in_nchw(squeeze_weight), excite = in_nchw(excite_weight);
-  std::optional<Tensor> biases[2] = {squeeze_bias, excite_bias};
-  for (auto& bias : biases) {
-    if (bias.has_value()) bias = torch::stable::contiguous(*bias);
-  }
-  const auto address = [](const std::optional<Tensor>& bias) {
-    return bias.has_value() ? bias->const_data_ptr() : nullptr;
-  };
-  const ExciteWeights weights = {squeeze.const_data_ptr(), address(biases[0]), excite.const_data_ptr(),
-                                 address(biases[1])};
+  const std::optional<Tensor> biases[] = {contiguous(squeeze_bias), contiguous(excite_bias)};
+  const ExciteWeights weights = {squeeze.const_data_ptr(), pointer_of(biases[0]), excite.const_data_ptr(),
+                                 pointer_of(biases[1])};
   Tensor result = allocate(sizes_of(view), problem.layout, view);
   Pointers pointers;
   pointers.input = dense_input.const_data_ptr();

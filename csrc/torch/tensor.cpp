@@ -121,6 +121,19 @@ Tensor canonical(const Tensor& tensor, Layout layout) {
   return restrided(tensor, {sizes.begin(), sizes.end()}, {strides.begin(), strides.end()});
 }
 
+Tensor in_layout(const Tensor& result, Layout layout) {
+  return TensorView(result).is_dense(layout) ? canonical(result, layout) : copy(result, layout);
+}
+
+std::optional<Tensor> contiguous(const std::optional<Tensor>& tensor) {
+  if (!tensor.has_value() || TensorView(*tensor).is_contiguous()) return tensor;
+  return torch::stable::contiguous(*tensor);
+}
+
+const void* pointer_of(const std::optional<Tensor>& tensor) {
+  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
+}
+
 // Every type that the headers know, most of them refused: their numbers are part of torch's file format, and
 // the stable ABI has functions for few of them.
 std::string dtype_name(int32_t dtype) {

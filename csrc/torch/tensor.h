@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,11 @@ Tensor restrided(const Tensor& tensor, const std::vector<int64_t>& sizes,
                  const std::vector<int64_t>& strides);
 // A result that nobody else holds, as allocate would have made it: its strides in dimensions of size 1 too.
 Tensor canonical(const Tensor& tensor, Layout layout);
+// The same of a result of any layout.
+Tensor in_layout(const Tensor& result, Layout layout);
+// Of operands that may be left out.
+std::optional<Tensor> contiguous(const std::optional<Tensor>& tensor);
+const void* pointer_of(const std::optional<Tensor>& tensor);
 
 std::string dtype_name(int32_t dtype);                               // "float32"
 std::string device_name(int32_t device_type, int32_t device_index);  // "cpu", "cuda:0"

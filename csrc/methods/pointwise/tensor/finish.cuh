@@ -99,7 +99,7 @@ class Finish {
 
   CONVX_DEVICE void write_own() {
     if constexpr (Kind == kSplit) {
-      if (has_non_finite()) return write_exact();
+      if (sums_.has_non_finite([&](int i, int t) { return is_in_plane(i, t); })) return write_exact();
     }
     const Activation activation = finishing_.activation;
     if (finishing_.more == 0 && activation != Activation::gelu) {
@@ -180,21 +180,6 @@ class Finish {
   }
   CONVX_DEVICE float bias_of_row(int row) const {
     return first_row_ + row < shape_.rows ? bias_of(bias_, channel_of(row)) : 0.0f;
-  }
-
-  CONVX_DEVICE bool has_non_finite() const {
-    float zero = 0;  // times what is not finite: not a number, from then on
-    CONVX_UNROLL
-    for (int m = 0; m < Tile::kRowsEach; ++m) {
-      CONVX_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        CONVX_UNROLL
-        for (int t = 0; t < kFragments; ++t) {
-          zero = is_in_plane(i, t) ? multiply_add(sums_.sum[m][i][t], 0.0f, zero) : zero;
-        }
-      }
-    }
-    return zero != 0;
   }
 
   // Columns beyond a plane hold what was in shared memory.

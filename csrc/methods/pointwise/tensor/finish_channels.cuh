@@ -97,16 +97,7 @@ class FinishChannels {
     if (!is_whole || activation_ == Activation::gelu || shape_.source.kind == OtherPixels::spread)
       return false;
     if constexpr (Kind != kSplit) return true;
-    float zero = 0;  // times what is not finite: not a number, from then on
-    CONVX_UNROLL
-    for (int m = 0; m < Tile::kRowsEach; ++m) {
-      CONVX_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        CONVX_UNROLL
-        for (int t = 0; t < Size::kFragments; ++t) zero = multiply_add(sums_.sum[m][i][t], 0.0f, zero);
-      }
-    }
-    return zero == 0;
+    return !sums_.has_non_finite([](int, int) { return true; });
   }
 
   template <class Activate>

@@ -65,6 +65,23 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
     return this->first_of_tile() + warp_column * Size::kWarpPixels + of_lane;
   }
 
+  // Whether a sum is not, of those that count: others may hold anything. counts(i, t): of an index and a
+  // fragment.
+  template <class Counts>
+  CONVX_DEVICE bool has_non_finite(const Counts& counts) const {
+    float zero = 0;  // times what is not finite: not a number, from then on
+    CONVX_UNROLL
+    for (int m = 0; m < Tile::kRowsEach; ++m) {
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        CONVX_UNROLL
+        for (int t = 0; t < kFragments; ++t)
+          zero = counts(i, t) ? multiply_add(sum[m][i][t], 0.0f, zero) : zero;
+      }
+    }
+    return zero != 0;
+  }
+
   // Fragments last: a row of neighbouring pixels; of planes, channels and shifted rows one of pixels
   // kFragmentColumns apart.
   float sum[Tile::kRowsEach][4][kFragments];

@@ -164,16 +164,16 @@ void run_typed(const squeeze_excite::Job& job, const ThreadPool& pool) {
     });
     return;
   }
-  const auto shared_out = [&pool](int64_t count, int64_t least, const auto& body) {
-    pool.parallel_for(count, maximum(least, ceil_divide(count, pool.threads)), body);
+  const auto shared_out = [&pool](int64_t count, const auto& body) {
+    pool.parallel_for(count, ceil_divide(count, pool.threads), body);
   };
   for (int64_t image = 0; image < job.batch; ++image) {
     const int64_t blocks = ceil_divide(job.channels, Kernel<T>::L);
-    shared_out(blocks, 1, [&](int64_t begin, int64_t end) {
+    shared_out(blocks, [&](int64_t begin, int64_t end) {
       kernel.average(image, begin * Kernel<T>::L, minimum(end * Kernel<T>::L, job.channels));
     });
     kernel.excite(image);
-    shared_out(kernel.runs(), 1, [&](int64_t begin, int64_t end) { kernel.scale(image, begin, end); });
+    shared_out(kernel.runs(), [&](int64_t begin, int64_t end) { kernel.scale(image, begin, end); });
   }
 }
 
