@@ -42,6 +42,7 @@ LAUNCHERS = {
     "filter2d/strip": (*_SINGLE, "uint8"),
     "hntmp": _REAL,
     "hntmp/stem": _SINGLE,
+    "hntmp/stem_tensor": ("float16", "bfloat16"),
     "inverted_residual": ("float16", "bfloat16"),
     "pointwise/fma": _REAL,
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),

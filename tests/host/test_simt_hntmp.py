@@ -70,6 +70,19 @@ STEMS = {
     "more padding than filter": "channels=2 out_channels=9 size=4,5 filter=3 padding=5,4,3,6 batch=3",
     "one pixel": "channels=3 out_channels=8 size=1,1 filter=1 batch=5",
 }
+# Those in channels_last that matrix units take: rows of whole pieces, runs from odd and from even values on.
+TENSOR_STEMS = {
+    "ImageNet's": "channels=3 out_channels=32 size=21,64 filter=3 padding=1 stride=2 bias=1 activation=relu6",
+    "ResNet's": "channels=3 out_channels=64 size=17,40 filter=7 padding=3 stride=2 batch=2 activation=relu",
+    "filters of no whole fragment": "channels=3 out_channels=20 size=9,32 filter=3 padding=1 stride=2 bias=1",
+    "more filters than a block": "channels=3 out_channels=84 size=8,24 filter=3 stride=2 activation=silu bias=1",
+    "patches": "channels=3 out_channels=40 size=16,40 filter=4 stride=4 bias=1 batch=2 activation=hardswish",
+    "one channel": "channels=1 out_channels=8 size=9,16 filter=5,3 padding=2,0,1,3 stride=1,2 bias=1",
+    "pairs": "channels=2 out_channels=16 size=7,12 filter=3 padding=1 batch=3 bias=1 activation=relu6",
+    "four channels, rows apart": "channels=4 out_channels=12 size=11,18 filter=3 padding=2,1,1,0 dilation=2,1",
+    "more padding than filter": "channels=4 out_channels=8 size=4,6 filter=3 padding=5,4,3,6 stride=2,3",
+    "two tiles across": "channels=3 out_channels=8 size=3,272 filter=3 padding=1 stride=2 bias=1",
+}
 SPLITS = "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1 activation=relu"
 
 
@@ -138,3 +151,27 @@ def test_stems(driver: Path, device: str, dtype: str, layout: str) -> None:
     assert "\nNONE " not in output
     shapes = set(re.findall(r"^RUN .* lanes_across=(\d+) pixels=(\d+) ", output, re.MULTILINE))
     assert shapes == {("8", "4"), ("8", "7"), ("16", "7")}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
+def test_stems_on_matrix_units(driver: Path, device: str, dtype: str) -> None:
+    """Every tiling, by the fragments of both makers."""
+    more = f"layout=channels_last only=stem_tensor dtype={dtype}"
+    lines = [
+        f"{chosen_line(text, device, ORDERS[i % 3])} {more}" for i, text in enumerate(TENSOR_STEMS.values())
+    ]
+    output = run_all(driver, lines)
+    assert "\nNONE " not in output
+    assert set(re.findall(r"^RUN .* block_channels=(\d+)", output, re.MULTILINE)) == {"32", "64"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["dtype=float32", "layout=nchw", "size=21,63", "stride=1", "dilation=1,2", "out_channels=30"],
+)
+def test_stems_that_matrix_units_do_not_take(driver: Path, change: str) -> None:
+    items = dict(item.split("=") for item in TENSOR_STEMS["ImageNet's"].split())
+    items |= {"layout": "channels_last", "dtype": "bfloat16"} | dict([change.split("=")])
+    line = " ".join(f"{name}={value}" for name, value in items.items())
+    assert "stem_tensor" not in run_all(driver, [chosen_line(line, "h200", "forward")])

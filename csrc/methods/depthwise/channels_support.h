@@ -31,10 +31,4 @@ inline Support supports_channels(const ConvProblem& problem, const DeviceTraits&
   return Support::yes();
 }
 
-// No more than a bias and an activation but gelu: the code of other epilogues costs kernels with many sums
-// their registers.
-inline bool has_short_epilogue(const ConvProblem& problem) {
-  return !problem.epilogue.is_more_than_bias() && problem.epilogue.activation != Activation::gelu;
-}
-
 }  // namespace convx::depthwise

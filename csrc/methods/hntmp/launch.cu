@@ -1,5 +1,6 @@
 #include "methods/hntmp/hntmp.h"
 #include "methods/hntmp/stem/stem.h"
+#include "methods/hntmp/stem_tensor/stem_tensor.h"
 #include "methods/packing/crsk.cuh"
 
 namespace convx::hntmp {
@@ -9,6 +10,11 @@ extern template void launch_typed<float>(const Plan&, const ConvProblem&, const 
 extern template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 extern template void launch_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
 }  // namespace stem
+
+namespace stem_tensor {
+extern template void launch_typed<float16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+}  // namespace stem_tensor
 
 template <class T>
 void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream);
@@ -29,7 +35,15 @@ static void launch_stem(const Plan& plan, const ConvProblem& problem, const Poin
   }
 }
 
+static void launch_stem_tensor(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
+                               Stream stream) {
+  if (problem.dtype == DType::bfloat16)
+    return stem_tensor::launch_typed<bfloat16>(plan, problem, pointers, stream);
+  stem_tensor::launch_typed<float16>(plan, problem, pointers, stream);
+}
+
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (plan.candidate == stem_tensor::kCandidate) return launch_stem_tensor(plan, problem, pointers, stream);
   if (plan.candidate == stem::kCandidate) return launch_stem(plan, problem, pointers, stream);
   switch (problem.dtype) {
     case DType::float32:

@@ -6,6 +6,7 @@
 #include "methods/hntmp/cost.h"
 #include "methods/hntmp/geometry.h"
 #include "methods/hntmp/stem/stem.h"
+#include "methods/hntmp/stem_tensor/stem_tensor.h"
 #include "methods/packing/crsk.h"
 
 namespace convx::hntmp {
@@ -135,8 +136,9 @@ std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits&
     if (tile_of(index).any() && !plans.empty()) continue;
     append_tile(index, sweep, problem, device, plans);
   }
-  const std::vector<Plan> stems = stem::candidates(problem, device);
-  plans.insert(plans.end(), stems.begin(), stems.end());
+  for (const auto& stems : {stem::candidates(problem, device), stem_tensor::candidates(problem, device)}) {
+    plans.insert(plans.end(), stems.begin(), stems.end());
+  }
   return plans;
 }
 

@@ -5,6 +5,7 @@
 #include "methods/depthwise/channels/tiles.h"
 #include "methods/depthwise/channels_support.h"
 #include "methods/depthwise/family.h"
+#include "methods/short_epilogue.h"
 #include "problem/divide.h"
 
 namespace convx::depthwise {

@@ -3,6 +3,7 @@
 #include "methods/depthwise/channels_rolling/tiles.h"
 #include "methods/depthwise/channels_support.h"
 #include "methods/depthwise/family.h"
+#include "methods/short_epilogue.h"
 #include "problem/divide.h"
 #include "problem/sweep.h"
 
