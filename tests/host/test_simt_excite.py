@@ -62,6 +62,7 @@ def test_results(driver: Path, device: str) -> None:
     ranks = {int(each) for each in re.findall(r" ranks=(\d)", output)}
     assert ranks == ({1, 2, 4, 8} if device == "h200" else {1})
     assert all(f" {what}={how}" in output for what in ("image", "matrices") for how in (0, 1))
+    assert set(re.findall(r" pixels=(\d)", output)) == ({"0", "1"} if device == "h200" else {"0"})
     assert set(re.findall(r" lanes=(\d+)", output)) == {"64" if device == "mi300" else "32"}
 
 

@@ -13,45 +13,57 @@ struct Arguments {
   T* result;
   int channels, squeezed, pixels;
   int ranks;
-  bool stages_image, stages_matrices;
+  bool shares_pixels, stages_image, stages_matrices;
   Activation activation;
   Gate gate;
   float per_pixel;
-  int groups, parts, pooled_at, gates_at, squeezed_at, partial_at, squeeze_at, excite_at, image_at;
-  FastDivide by_ranks, by_vectors, by_pixels, by_fours;  // fours: of channels
+  int own_channels, own_pixels, groups, parts;
+  int gates_at, squeezed_at, exchange_at, partial_at, squeeze_at, excite_at, image_at;
+  FastDivide by_ranks, by_vectors, by_pixels, by_fours;  // vectors, fours: of a block's channels
 };
 
 template <class T>
 constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(T));
 
-// Some of an axis, for the block of a rank.
+// Some of an axis.
 struct Range {
   int begin, end;
   CONVX_DEVICE int count() const { return end - begin; }
 };
 
-CONVX_DEVICE Range share_of(int all, int rank, int ranks) {
-  return {static_cast<int>(static_cast<int64_t>(all) * rank / ranks),
-          static_cast<int>(static_cast<int64_t>(all) * (rank + 1) / ranks)};
-}
+// What a block of a cluster has of its image.
+struct Share {
+  int64_t image;
+  int rank;
+  Range channels, pixels;
 
-// Which of them has a place of the axis.
-CONVX_DEVICE int rank_of(int place, int all, int ranks) {
-  return static_cast<int>((static_cast<int64_t>(place + 1) * ranks - 1) / all);
+  template <class T>
+  CONVX_DEVICE explicit Share(const Arguments<T>& a)
+      : image(a.by_ranks.quotient(blockIdx.x)), rank(static_cast<int>(a.by_ranks.remainder(blockIdx.x))) {
+    const int channel = a.shares_pixels ? 0 : rank * a.own_channels;
+    const int pixel = a.shares_pixels ? rank * a.own_pixels : 0;
+    channels = {channel, min(channel + a.own_channels, a.channels)};
+    pixels = {pixel, min(pixel + a.own_pixels, a.pixels)};
+  }
+};
+
+CONVX_DEVICE Range share_of(int all, int part, int parts) {
+  return {static_cast<int>(static_cast<int64_t>(all) * part / parts),
+          static_cast<int>(static_cast<int64_t>(all) * (part + 1) / parts)};
 }
 
 // A block's shared memory.
 struct Memory {
-  float *own, *pooled, *gates, *squeezed, *partial;
+  float *means, *gates, *squeezed, *exchange, *partial;
   unsigned char *squeeze, *excite, *image;
 
   template <class T>
   CONVX_DEVICE Memory(const Arguments<T>& a, unsigned char* shared)
-      : own(reinterpret_cast<float*>(shared)),
-        pooled(own + a.pooled_at),
-        gates(own + a.gates_at),
-        squeezed(own + a.squeezed_at),
-        partial(own + a.partial_at),
+      : means(reinterpret_cast<float*>(shared)),
+        gates(means + a.gates_at),
+        squeezed(means + a.squeezed_at),
+        exchange(means + a.exchange_at),
+        partial(means + a.partial_at),
         squeeze(shared + a.squeeze_at),
         excite(shared + a.excite_at),
         image(shared + a.image_at) {}
@@ -83,16 +95,6 @@ CONVX_DEVICE void read_fours(float* from, float (&values)[Count]) {
     const Vector<float, 4> four = *vector_of_four(from + i);
     CONVX_UNROLL
     for (int j = 0; j < 4; ++j) values[i + j] = four.element[j];
-  }
-}
-
-// All threads that work on an image: a block's, or a cluster's.
-CONVX_DEVICE void image_barrier(int ranks) {
-  if (kHasClusters && ranks > 1) {
-    cluster_arrive();
-    cluster_wait();
-  } else {
-    block_barrier();
   }
 }
 

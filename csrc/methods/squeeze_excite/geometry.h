@@ -9,46 +9,53 @@
 namespace convx::squeeze_excite {
 
 constexpr int kThreads = 512;
-constexpr int kMostWarps = kThreads / 32;
 constexpr int kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 constexpr int kVectorBytes = 16;
 
-// What a block keeps in shared memory.
-struct Staging {
-  bool image;     // its part of the image, between the sums and the products with the gates
-  bool matrices;  // its rows of both, which come while it sums
+struct Tiling {
+  int64_t lanes;
+  int64_t ranks;       // blocks of a cluster, which share an image
+  bool shares_pixels;  // each has all channels of some pixels, in channels_last; else some channels of all
+  // What a block keeps in shared memory: its part of the image, between the sums and the products with the
+  // gates; its columns of the first matrix and rows of the second, which come while it sums.
+  bool stages_image, stages_matrices;
 };
 
 struct Geometry {
-  int64_t vector;   // elements that a thread moves at once
-  int64_t vectors;  // of them the channels are
-  int64_t groups;   // of threads that have a pixel's vectors, in channels_last
-  int64_t parts;    // of those groups, that are summed at the same time
-  // In floats: sums of a block, of all; gates; squeezed values; what threads or warps have summed.
-  int64_t pooled_at, gates_at, squeezed_at, partial_at;
+  int64_t vector;       // elements that a thread moves at once
+  int64_t own_vectors;  // of channels, a block's; the last one of a cluster may have fewer
+  int64_t own_channels, own_pixels;
+  int64_t groups;  // of threads that have a pixel's vectors, in channels_last
+  int64_t parts;   // of those groups, that are summed at the same time
+  // In floats: a block's means and gates; squeezed values; what each block brings to them; what threads or
+  // warps have summed.
+  int64_t gates_at, squeezed_at, exchange_at, partial_at;
   int64_t squeeze_at, excite_at, image_at, shared_bytes;
 };
 
-// A block has some of the pixels in channels_last, some of the planes in nchw: memory without gaps in both.
-inline Geometry geometry_of(const ExciteProblem& p, int64_t ranks, const Staging& staging) {
+constexpr int kSumLanes = 8;  // of a plane, or a part of it
+
+inline Geometry geometry_of(const ExciteProblem& p, const Tiling& t) {
   Geometry g;
   const int64_t element = element_size(p.dtype);
   g.vector = kVectorBytes / element;
-  g.vectors = p.channels / g.vector;
-  g.groups = std::max<int64_t>(1, kThreads / std::max<int64_t>(1, g.vectors));
-  g.parts = std::clamp<int64_t>(kThreads * 4 / p.channels, 1, g.groups);
-  const bool is_nhwc = p.layout == Layout::nhwc;
-  g.pooled_at = p.channels;
-  g.gates_at = g.pooled_at + p.channels;
-  g.squeezed_at = g.gates_at + p.channels;
-  g.partial_at = round_up(g.squeezed_at + p.squeezed_channels, 4);
-  const int64_t partial = is_nhwc ? g.groups * p.channels : p.channels + kMostWarps;
+  g.own_vectors = divide_up(p.channels / g.vector, t.shares_pixels ? 1 : t.ranks);
+  g.own_channels = g.own_vectors * g.vector;
+  g.own_pixels = divide_up(p.pixels(), t.shares_pixels ? t.ranks : 1);
+  g.groups = kThreads / g.own_vectors;
+  g.parts = std::clamp<int64_t>(kThreads * 4 / g.own_channels, 1, g.groups);
+  g.gates_at = g.own_channels;
+  g.squeezed_at = g.gates_at + g.own_channels;
+  const int64_t squeezed = round_up(p.squeezed_channels, 4);
+  g.exchange_at = g.squeezed_at + squeezed;
+  g.partial_at = g.exchange_at + t.ranks * squeezed;
+  const int64_t partial =
+      p.layout == Layout::nhwc ? g.groups * g.own_channels : g.own_channels + kThreads / kSumLanes;
   g.squeeze_at = round_up((g.partial_at + partial) * 4, kVectorBytes);
-  const int64_t rows = divide_up(p.squeezed_channels, ranks), vectors = divide_up(g.vectors, ranks);
-  g.excite_at = g.squeeze_at + (staging.matrices ? rows * p.channels * element : 0);
-  g.image_at = g.excite_at + (staging.matrices ? vectors * kVectorBytes * p.squeezed_channels : 0);
-  const int64_t image = is_nhwc ? divide_up(p.pixels(), ranks) * g.vectors : vectors * p.pixels();
-  g.shared_bytes = g.image_at + (staging.image ? image * kVectorBytes : 0);
+  const int64_t matrix = t.stages_matrices ? g.own_channels * p.squeezed_channels * element : 0;
+  g.excite_at = g.squeeze_at + matrix;
+  g.image_at = g.excite_at + matrix;
+  g.shared_bytes = g.image_at + (t.stages_image ? g.own_channels * g.own_pixels * element : 0);
   return g;
 }
 

@@ -3,6 +3,7 @@
 // what they found by their shared memory; where it fits there, the input is read once.
 #pragma once
 #include "methods/activate.cuh"
+#include "methods/epilogue.cuh"
 #include "methods/squeeze_excite/pixels.cuh"
 #include "methods/squeeze_excite/planes.cuh"
 #include "platform/gpu/overlap.h"
@@ -10,55 +11,97 @@
 namespace convx::squeeze_excite {
 
 CONVX_DEVICE float gate_of(float value, Gate gate) {
-  if (gate == Gate::hardsigmoid) return clamp_keeping_nan(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
+  if (gate == Gate::hardsigmoid) return hardsigmoid(value);
   return fast_reciprocal(1.0f + expf(-value));
 }
 
-// A rank's rows of a matrix: in shared memory, where it stages them, or where they are.
+// What a block reads of a matrix: in shared memory, where it stages it, or where it is.
 template <class T>
-struct Rows {
-  Range rows;
+struct Part {
   const T* first;
-
-  CONVX_DEVICE Rows(const T* matrix, int columns, const Range& rows, bool is_staged, unsigned char* stage)
-      : rows(rows), first(matrix + static_cast<int64_t>(rows.begin) * columns) {
-    if (!is_staged) return;
-    copy_to(stage, first, rows.count() * columns);
-    first = reinterpret_cast<const T*>(stage);
-  }
+  int pitch;  // of a row
 };
 
-// The squeezed values of this rank, to all blocks of the cluster: a row of the matrix is a warp's.
-template <int Lanes, class T>
-CONVX_DEVICE void squeeze(const Arguments<T>& a, const Rows<T>& matrix, const Memory& memory) {
-  constexpr int kWarps = kThreads / Lanes;
-  const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
+// The columns of its channels, of the first matrix.
+template <class T>
+CONVX_DEVICE Part<T> squeeze_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
+  const T* const first = a.squeeze + channels.begin;
+  if (!a.stages_matrices) return {first, a.channels};
+  T* const stage = reinterpret_cast<T*>(memory.squeeze);
+  const int group = static_cast<int>(a.by_vectors.quotient(threadIdx.x));
+  const int c = static_cast<int>(a.by_vectors.remainder(threadIdx.x)) * kVector<T>;
   CONVX_NO_UNROLL
-  for (int row = warp; row < matrix.rows.count(); row += kWarps) {
-    const T* const factors = matrix.first + static_cast<int64_t>(row) * a.channels;
-    float sum = 0;
-    CONVX_UNROLL_TWICE
-    for (int c = lane * kVector<T>; c < a.channels; c += Lanes * kVector<T>) {
-      const auto piece = *reinterpret_cast<const Vector<T, kVector<T> >*>(factors + c);
-      float pooled[kVector<T>];
-      read_fours(memory.pooled + c, pooled);
-      CONVX_UNROLL
-      for (int i = 0; i < kVector<T>; ++i) sum = multiply_add(widen(piece.element[i]), pooled[i], sum);
-    }
-    sum = segment_sum<Lanes, Lanes>(sum);
-    const int channel = matrix.rows.begin + row;
-    if (a.squeeze_bias != nullptr) sum += widen(a.squeeze_bias[channel]);
-    const float value = activated<float>(sum, a.activation);
-    if (lane < a.ranks) *in_block(memory.squeezed + channel, lane) = value;
+  for (int row = c < channels.count() && group < a.groups ? group : a.squeezed; row < a.squeezed;
+       row += a.groups) {
+    copy_async<kVectorBytes>(stage + row * a.own_channels + c, first + row * a.channels + c, kVectorBytes);
+  }
+  return {stage, a.own_channels};
+}
+
+// The rows of its channels, of the second matrix.
+template <class T>
+CONVX_DEVICE Part<T> excite_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
+  const T* const first = a.excite + static_cast<int64_t>(channels.begin) * a.squeezed;
+  if (!a.stages_matrices) return {first, a.squeezed};
+  copy_to(memory.excite, first, channels.count() * a.squeezed);
+  return {reinterpret_cast<const T*>(memory.excite), a.squeezed};
+}
+
+// What sums begin with, where they will be.
+template <class T>
+CONVX_DEVICE void fetch_biases(const Arguments<T>& a, const Range& channels, const Memory& memory) {
+  CONVX_NO_UNROLL
+  for (int s = threadIdx.x; s < a.squeezed; s += kThreads) memory.squeezed[s] = bias_of(a.squeeze_bias, s);
+  CONVX_NO_UNROLL
+  for (int c = threadIdx.x; c < channels.count(); c += kThreads) {
+    memory.gates[c] = bias_of(a.excite_bias, channels.begin + c);
   }
 }
 
-// What a row of the second matrix makes of the squeezed values, Count at a time.
+// What this block's part of the image brings to the squeezed values, to all blocks of the cluster.
+template <int Lanes, class T>
+CONVX_DEVICE void squeeze(const Arguments<T>& a, const Part<T>& matrix, const Range& channels, int rank,
+                          const Memory& memory) {
+  constexpr int kRowLanes = 8, kWarpRows = Lanes / kRowLanes;
+  const int lane = threadIdx.x % kRowLanes;
+  CONVX_NO_UNROLL
+  for (int first = threadIdx.x / Lanes * kWarpRows; first < a.squeezed; first += kThreads / kRowLanes) {
+    const int row = first + threadIdx.x % Lanes / kRowLanes;
+    const T* const factors = matrix.first + static_cast<int64_t>(min(row, a.squeezed - 1)) * matrix.pitch;
+    float sum = 0;
+    CONVX_UNROLL_TWICE
+    for (int c = lane * kVector<T>; c < channels.count(); c += kRowLanes * kVector<T>) {
+      const auto piece = *reinterpret_cast<const Vector<T, kVector<T> >*>(factors + c);
+      float mean[kVector<T>];
+      read_fours(memory.means + c, mean);
+      CONVX_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) sum = multiply_add(widen(piece.element[i]), mean[i], sum);
+    }
+    sum = segment_sum<Lanes, kRowLanes>(sum);
+    if (row < a.squeezed && lane < a.ranks) *in_block(memory.exchange + rank * a.squeezed + row, lane) = sum;
+  }
+}
+
+// The squeezed values, of what all blocks have brought.
+template <class T>
+CONVX_DEVICE void collect(const Arguments<T>& a, const Memory& memory) {
+  CONVX_NO_UNROLL
+  for (int s = threadIdx.x; s < a.squeezed; s += kThreads) {
+    float sum = memory.squeezed[s];
+    CONVX_UNROLL_TWICE
+    for (int rank = 0; rank < a.ranks; ++rank) sum += memory.exchange[rank * a.squeezed + s];
+    memory.squeezed[s] = activated<float>(sum, a.activation);
+  }
+}
+
+constexpr int kExciteLanes = 4;  // of a row of the second matrix
+
+// What a lane's elements of a row make of the squeezed values, Count at a time.
 template <int Count, class T>
-CONVX_DEVICE float excited(const Arguments<T>& a, const T* factors, const Memory& memory) {
+CONVX_DEVICE float excited(const Arguments<T>& a, const T* factors, int lane, const Memory& memory) {
   float sum = 0;
   CONVX_UNROLL_TWICE
-  for (int s = 0; s < a.squeezed; s += Count) {
+  for (int s = lane * Count; s < a.squeezed; s += kExciteLanes * Count) {
     const auto piece = *reinterpret_cast<const Vector<T, Count>*>(factors + s);
     const auto values = *reinterpret_cast<const Vector<float, Count>*>(memory.squeezed + s);
     CONVX_UNROLL
@@ -67,25 +110,22 @@ CONVX_DEVICE float excited(const Arguments<T>& a, const T* factors, const Memory
   return sum;
 }
 
-// The gates of this rank's channels: each is a thread's. Pixels need those of all channels, so that they go
-// to all blocks then.
-template <class T, bool ChannelsLast>
-CONVX_DEVICE void excite(const Arguments<T>& a, const Rows<T>& matrix, const Memory& memory) {
+// The gates of this block's channels.
+template <int Lanes, class T>
+CONVX_DEVICE void excite(const Arguments<T>& a, const Part<T>& matrix, const Range& channels,
+                         const Memory& memory) {
+  constexpr int kWarpRows = Lanes / kExciteLanes;
+  const int lane = threadIdx.x % kExciteLanes;
   CONVX_NO_UNROLL
-  for (int row = threadIdx.x; row < matrix.rows.count(); row += kThreads) {
-    const int channel = matrix.rows.begin + row;
-    const float bias =
-        a.excite_bias != nullptr ? widen(load<T, 1>(a.excite_bias + channel).element[0]) : 0.0f;
-    const T* const factors = matrix.first + static_cast<int64_t>(row) * a.squeezed;
-    const float sum = a.squeezed % 4 == 0   ? excited<4>(a, factors, memory)
-                      : a.squeezed % 2 == 0 ? excited<2>(a, factors, memory)
-                                            : excited<1>(a, factors, memory);
-    const float gate = gate_of(sum + bias, a.gate);
-    if (ChannelsLast) {
-      for (int rank = 0; rank < a.ranks; ++rank) *in_block(memory.gates + channel, rank) = gate;
-    } else {
-      memory.gates[channel] = gate;
-    }
+  for (int first = threadIdx.x / Lanes * kWarpRows; first < channels.count();
+       first += kThreads / kExciteLanes) {
+    const int own = first + threadIdx.x % Lanes / kExciteLanes, row = min(own, channels.count() - 1);
+    const T* const factors = matrix.first + static_cast<int64_t>(row) * matrix.pitch;
+    const float sum = a.squeezed % 4 == 0   ? excited<4>(a, factors, lane, memory)
+                      : a.squeezed % 2 == 0 ? excited<2>(a, factors, lane, memory)
+                                            : excited<1>(a, factors, lane, memory);
+    const float total = segment_sum<Lanes, kExciteLanes>(sum);
+    if (own < channels.count() && lane == 0) memory.gates[own] = gate_of(total + memory.gates[own], a.gate);
   }
 }
 
@@ -94,41 +134,37 @@ CONVX_KERNEL(kThreads, 2)
 squeeze_excite_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_DYNAMIC_SHARED(shared);
-  const int64_t image = a.by_ranks.quotient(blockIdx.x);
-  const int rank = static_cast<int>(a.by_ranks.remainder(blockIdx.x));
+  const Share share(a);
+  const Range& channels = share.channels;
   const Memory memory(a, shared);
-  const Range rows = share_of(a.squeezed, rank, a.ranks);
-  const Range vectors = share_of(a.channels / kVector<T>, rank, a.ranks);
-  const Range channels = {vectors.begin * kVector<T>, vectors.end * kVector<T>};
-  typename std::conditional<ChannelsLast, Pixels<T>, Planes<Lanes, T> >::type share(a, image, rank, memory);
+  const bool is_cluster = kHasClusters && a.ranks > 1;
+  if (is_cluster) cluster_arrive();
+  typename std::conditional<ChannelsLast, Pixels<T>, Planes<Lanes, T> >::type part(a, share, memory);
   take_turn();
-  if (a.stages_image) share.stage();
+  if (a.stages_image) part.stage();
   commit_copies();
-  const Rows<T> squeezes(a.squeeze, a.channels, rows, a.stages_matrices, memory.squeeze);
-  const Rows<T> excites(a.excite, a.squeezed, channels, a.stages_matrices, memory.excite);
+  const Part<T> squeezes = squeeze_part(a, channels, memory);
+  const Part<T> excites = excite_part(a, channels, memory);
   commit_copies();
+  fetch_biases(a, channels, memory);
   wait_copies<1>();  // the image
   block_barrier();
-  share.sum();
+  part.average();
   wait_copies<0>();
-  image_barrier(a.ranks);
-  CONVX_NO_UNROLL
-  for (int c = threadIdx.x * 4; c < a.channels; c += kThreads * 4) {
-    Vector<float, 4> mean = share.totals(c);
-    CONVX_UNROLL
-    for (int i = 0; i < 4; ++i) mean.element[i] *= a.per_pixel;
-    *vector_of_four(memory.pooled + c) = mean;
-  }
   block_barrier();
-  squeeze<Lanes, T>(a, squeezes, memory);
-  image_barrier(a.ranks);
-  excite<T, ChannelsLast>(a, excites, memory);
-  if (ChannelsLast) {
-    image_barrier(a.ranks);
+  if (is_cluster) cluster_wait();  // the others have begun: their shared memory is theirs
+  squeeze<Lanes, T>(a, squeezes, channels, share.rank, memory);
+  if (is_cluster) {
+    cluster_arrive();
+    cluster_wait();
   } else {
     block_barrier();
   }
-  share.scale();
+  collect(a, memory);
+  block_barrier();
+  excite<Lanes, T>(a, excites, channels, memory);
+  block_barrier();
+  part.scale();
 }
 
 }  // namespace convx::squeeze_excite

@@ -1,5 +1,5 @@
-// A block's pixels in channels_last: a group of threads has a pixel's channels, a vector each, and goes from
-// pixel to pixel.
+// A block's pixels in channels_last: a group of threads has those channels of a pixel that are the block's, a
+// vector each, and goes from pixel to pixel.
 #pragma once
 #include "methods/squeeze_excite/arguments.cuh"
 
@@ -8,63 +8,55 @@ namespace convx::squeeze_excite {
 template <class T>
 class Pixels {
  public:
-  CONVX_DEVICE Pixels(const Arguments<T>& a, int64_t image, int rank, const Memory& memory)
-      : a_(a), memory_(memory), pixels_(share_of(a.pixels, rank, a.ranks)) {
+  CONVX_DEVICE Pixels(const Arguments<T>& a, const Share& share, const Memory& memory)
+      : a_(a), memory_(memory), pixels_(share.pixels.count()), count_(share.channels.count()) {
     group_ = static_cast<int>(a.by_vectors.quotient(threadIdx.x));
     channel_ = static_cast<int>(a.by_vectors.remainder(threadIdx.x)) * kVector<T>;
-    offset_ = (image * a.pixels + pixels_.begin) * a.channels + channel_;
-    stage_ = reinterpret_cast<const T*>(memory.image) + channel_;
+    if (channel_ >= count_) group_ = a.groups;  // none
+    offset_ = (share.image * a.pixels + share.pixels.begin) * a.channels + share.channels.begin + channel_;
+    stage_ = reinterpret_cast<T*>(memory.image) + channel_;
   }
 
   CONVX_DEVICE void stage() const {
-    copy_to(memory_.image, a_.input + offset_ - channel_, pixels_.count() * a_.channels);
+    if (group_ >= a_.groups) return;
+    CONVX_UNROLL_TWICE
+    for (int pixel = group_; pixel < pixels_; pixel += a_.groups) {
+      copy_async<kVectorBytes>(stage_ + pixel * a_.own_channels, a_.input + offset_ + pixel * a_.channels,
+                               kVectorBytes);
+    }
   }
 
-  // Leaves the sum of each channel over the block's pixels in memory.own.
-  CONVX_DEVICE void sum() {
-    float sum[kVector<T>] = {};
+  // Leaves what the block's pixels bring to the means of its channels in memory.means.
+  CONVX_DEVICE void average() {
     if (group_ < a_.groups) {
+      float sum[kVector<T>] = {};
       const int left =
           walk<kAtOnce>(group_, [&](auto count, int pixel) { add<decltype(count)::value>(pixel, sum); });
       walk<1>(left, [&](auto count, int pixel) { add<decltype(count)::value>(pixel, sum); });
       CONVX_UNROLL
       for (int i = 0; i < kVector<T>; i += 4) {
-        *vector_of_four(memory_.partial + group_ * a_.channels + channel_ + i) = {sum[i], sum[i + 1],
-                                                                                  sum[i + 2], sum[i + 3]};
+        *vector_of_four(memory_.partial + group_ * a_.own_channels + channel_ + i) = {sum[i], sum[i + 1],
+                                                                                      sum[i + 2], sum[i + 3]};
       }
     }
     block_barrier();
     if (a_.parts > 1) {  // each takes some of the groups, among them that in whose place it leaves the sum
       const int part = static_cast<int>(a_.by_fours.quotient(threadIdx.x));
       const int c = static_cast<int>(a_.by_fours.remainder(threadIdx.x)) * 4;
-      if (part < a_.parts) {
-        *vector_of_four(memory_.partial + part * a_.channels + c) = groups_sum(part, a_.groups, a_.parts, c);
+      if (part < a_.parts && c < count_) {
+        *vector_of_four(memory_.partial + part * a_.own_channels + c) =
+            groups_sum(part, a_.groups, a_.parts, c);
       }
       block_barrier();
     }
     const int count = a_.parts > 1 ? a_.parts : a_.groups;
     CONVX_NO_UNROLL
-    for (int c = threadIdx.x * 4; c < a_.channels; c += kThreads * 4) {
-      *vector_of_four(memory_.own + c) = groups_sum(0, count, 1, c);
-    }
-  }
-
-  // Of all pixels: of what the cluster's blocks have summed.
-  CONVX_DEVICE Vector<float, 4> totals(int channel) const {
-    constexpr int kReads = 4;  // that are under way
-    Vector<float, 4> total = {};
-    CONVX_NO_UNROLL
-    for (int first = 0; first < a_.ranks; first += kReads) {
-      Vector<float, 4> own[kReads];
+    for (int c = threadIdx.x * 4; c < count_; c += kThreads * 4) {
+      Vector<float, 4> mean = groups_sum(0, count, 1, c);
       CONVX_UNROLL
-      for (int i = 0; i < kReads; ++i) {
-        own[i] = {};
-        if (first + i < a_.ranks) own[i] = *in_block(vector_of_four(memory_.own + channel), first + i);
-      }
-      CONVX_UNROLL
-      for (int i = 0; i < kReads; ++i) add_to(total, own[i]);
+      for (int i = 0; i < 4; ++i) mean.element[i] *= a_.per_pixel;
+      *vector_of_four(memory_.means + c) = mean;
     }
-    return total;
   }
 
   CONVX_DEVICE void scale() {
@@ -84,7 +76,7 @@ class Pixels {
     Vector<float, 4> total = {};
     CONVX_UNROLL_TWICE
     for (int group = first; group < end; group += step) {
-      add_to(total, *vector_of_four(memory_.partial + group * a_.channels + channel));
+      add_to(total, *vector_of_four(memory_.partial + group * a_.own_channels + channel));
     }
     return total;
   }
@@ -94,17 +86,17 @@ class Pixels {
   CONVX_DEVICE int walk(int first, const Body& body) const {
     int pixel = first;
     CONVX_NO_UNROLL
-    for (; pixel + (Count - 1) * a_.groups < pixels_.count(); pixel += Count * a_.groups) {
+    for (; pixel + (Count - 1) * a_.groups < pixels_; pixel += Count * a_.groups) {
       body(std::integral_constant<int, Count>(), pixel);
     }
     return pixel;
   }
 
-  CONVX_DEVICE int place(int pixel, int step) const { return (pixel + step * a_.groups) * a_.channels; }
+  CONVX_DEVICE int place(int pixel, int step, int pitch) const { return (pixel + step * a_.groups) * pitch; }
 
   CONVX_DEVICE Piece read(int pixel, int step) const {
-    return a_.stages_image ? *reinterpret_cast<const Piece*>(stage_ + place(pixel, step))
-                           : load<T, kVector<T> >(a_.input + offset_ + place(pixel, step));
+    return a_.stages_image ? *reinterpret_cast<const Piece*>(stage_ + place(pixel, step, a_.own_channels))
+                           : load<T, kVector<T> >(a_.input + offset_ + place(pixel, step, a_.channels));
   }
 
   template <int Count>
@@ -130,16 +122,15 @@ class Pixels {
       for (int i = 0; i < kVector<T>; ++i) {
         piece[n].element[i] = narrow<T>(widen(piece[n].element[i]) * gate[i]);
       }
-      store<T, kVector<T> >(a_.result + offset_ + place(pixel, n), piece[n]);
+      store<T, kVector<T> >(a_.result + offset_ + place(pixel, n, a_.channels), piece[n]);
     }
   }
 
   const Arguments<T>& a_;
   const Memory& memory_;
-  Range pixels_;
-  int group_, channel_;
-  int64_t offset_;  // of the block's first pixel, in elements
-  const T* stage_;
+  int pixels_, count_, group_, channel_;  // of the block: pixels, channels; the thread's of them
+  int64_t offset_;                        // of the thread's vector of the first pixel, in elements
+  T* stage_;
 };
 
 }  // namespace convx::squeeze_excite

@@ -21,7 +21,7 @@ Support supports(const ExciteProblem& p, const DeviceTraits& device) {
   if (p.batch >= kLimit / 8 || p.channels * p.pixels() >= kLimit || p.squeezed_channels >= kLimit / 16) {
     return Support::no("places in an image, or the number of blocks, need more than 31 bits");
   }
-  if (geometry_of(p, 1, {false, false}).shared_bytes > device.shared_bytes_per_block) {
+  if (geometry_of(p, {device.lanes, 1, false, false, false}).shared_bytes > device.shared_bytes_per_block) {
     return Support::no("squeezed_channels are too many for a block's shared memory: " +
                        std::to_string(p.squeezed_channels));
   }
@@ -29,47 +29,55 @@ Support supports(const ExciteProblem& p, const DeviceTraits& device) {
 }
 
 // A block waits for its parts, for what the other blocks have found, and for the matrices' values.
-double predicted_us(const ExciteProblem& p, const DeviceTraits& device, int64_t ranks,
-                    const Staging& staging) {
-  const double phases = staging.matrices ? 2.5 : 5;
+double predicted_us(const ExciteProblem& p, const DeviceTraits& device, const Tiling& t) {
+  const double phases = t.stages_matrices ? 2.5 : 5;
   constexpr double kBytesPerCycle = 60;  // of a multiprocessor, from the L2 cache
-  const Geometry g = geometry_of(p, ranks, staging);
+  const Geometry g = geometry_of(p, t);
   const double element = static_cast<double>(element_size(p.dtype));
   const double image = static_cast<double>(p.channels * p.pixels()) * element;
   const double matrices = 2 * static_cast<double>(p.channels * p.squeezed_channels) * element;
-  const double bytes = (image * (staging.image ? 2 : 3) + matrices) / static_cast<double>(ranks);
+  const double ranks = static_cast<double>(t.ranks);
+  const double bytes = image * (t.stages_image ? 2 : 3) / ranks + matrices / (t.shares_pixels ? 1 : ranks);
   const int64_t resident = std::clamp<int64_t>(
       device.shared_bytes_per_multiprocessor / (g.shared_bytes + DeviceTraits::kSharedReserve), 1, 4);
-  const int64_t blocks = p.batch * ranks, multiprocessors = std::max(1, device.multiprocessors);
+  const int64_t blocks = p.batch * t.ranks, multiprocessors = std::max(1, device.multiprocessors);
   const int64_t beside = std::min(resident, divide_up(blocks, multiprocessors));
   const double waves = static_cast<double>(divide_up(blocks, resident * multiprocessors));
   const double copying = bytes / (kBytesPerCycle * device.busy_cycles_per_us());
-  const double compute = waves * (phases + (ranks > 1 ? 1.0 : 0.0) + static_cast<double>(beside) * copying);
+  const double compute = waves * (phases + (t.ranks > 1 ? 1.0 : 0.0) + static_cast<double>(beside) * copying);
   return 1.5 + std::max(compute, p.bytes() / (device.bandwidth_GBps * 1e3));
+}
+
+// Whether each block of a cluster has a part of the image.
+bool is_shared_out(const ExciteProblem& p, const Tiling& t) {
+  const Geometry g = geometry_of(p, t);
+  return t.shares_pixels ? (t.ranks - 1) * g.own_pixels < p.pixels()
+                         : (t.ranks - 1) * g.own_channels < p.channels;
 }
 
 std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return {cpu_plan(p, device)};
   std::vector<Plan> plans;
   const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
-  const int64_t vectors = p.channels * element_size(p.dtype) / kVectorBytes;
-  const int64_t parts = p.layout == Layout::nhwc ? p.pixels() : vectors;
-  for (int64_t ranks = 1; ranks <= (has_clusters ? kMostRanks : 1) && ranks <= parts; ranks *= 2) {
-    for (const bool image : {true, false}) {
-      Staging staging = {image, true};
-      const auto fits = [&] {
-        return geometry_of(p, ranks, staging).shared_bytes <= device.shared_bytes_per_block;
-      };
-      if (!fits()) staging.matrices = false;
-      if (!fits()) continue;
-      Plan plan;
-      plan.method = &method;
-      plan.tiling = {{"lanes", device.lanes},
-                     {"ranks", ranks},
-                     {"image", staging.image},
-                     {"matrices", staging.matrices}};
-      plan.predicted_us = predicted_us(p, device, ranks, staging);
-      plans.push_back(std::move(plan));
+  const auto append = [&](Tiling t) {
+    const auto fits = [&] { return geometry_of(p, t).shared_bytes <= device.shared_bytes_per_block; };
+    t.stages_matrices = true;
+    if (!fits()) t.stages_matrices = false;
+    if (!fits() || !is_shared_out(p, t)) return;
+    Plan plan;
+    plan.method = &method;
+    plan.tiling = {{"lanes", t.lanes},
+                   {"ranks", t.ranks},
+                   {"pixels", t.shares_pixels},
+                   {"image", t.stages_image},
+                   {"matrices", t.stages_matrices}};
+    plan.predicted_us = predicted_us(p, device, t);
+    plans.push_back(std::move(plan));
+  };
+  for (int64_t ranks = 1; ranks <= (has_clusters ? kMostRanks : 1); ranks *= 2) {
+    for (const bool pixels : {false, true}) {
+      if (pixels && (ranks == 1 || p.layout != Layout::nhwc)) continue;
+      for (const bool image : {true, false}) append({device.lanes, ranks, pixels, image});
     }
   }
   return plans;

@@ -1,5 +1,6 @@
 // Squeeze-and-excitation in one kernel: methods/squeeze_excite/kernel.cuh and cpu/kernels.h.
 #pragma once
+#include "methods/squeeze_excite/geometry.h"
 #include "plan/launch.h"
 #include "plan/method.h"
 #include "problem/excite_problem.h"
@@ -9,6 +10,10 @@ namespace convx::squeeze_excite {
 extern const MethodOf<ExciteProblem> method;
 // Torch's operators and two convolutions: what it is without that.
 extern const MethodOf<ExciteProblem> native;
+
+inline Tiling tiling_of(const Plan& plan) {
+  return {plan["lanes"], plan["ranks"], plan["pixels"] != 0, plan["image"] != 0, plan["matrices"] != 0};
+}
 
 Plan cpu_plan(const ExciteProblem& problem, const DeviceTraits& device);
 
