@@ -20,6 +20,27 @@ CONVX_DEVICE Accumulator<T> silu(Accumulator<T> value) {
   }
 }
 
+// x times the normal distribution's integral. For results of 16 bits that is, below zero, half of erfc by
+// exp(-z^2) t P(t), t = 1 / (1 + p z): fitted to 5e-6 of erfc for all z, a hundredth of float16's rounding.
+template <class T>
+CONVX_DEVICE Accumulator<T> gelu(Accumulator<T> value) {
+  using A = Accumulator<T>;
+  if constexpr (sizeof(T) != 2) {
+    return value * A(0.5) * (A(1) + erf(value * A(0.70710678118654752440)));
+  } else {
+    const float z = fabsf(value) * 0.70710678f;
+    const float t = fast_reciprocal(multiply_add(z, 0.44f, 1.0f));
+    float sum = -0.146110592f;
+    sum = multiply_add(sum, t, 0.350665533f);
+    sum = multiply_add(sum, t, 0.0407183442f);
+    sum = multiply_add(sum, t, 0.263591985f);
+    sum = multiply_add(sum, t, 0.242568459f);
+    sum = multiply_add(sum, t, 0.248561085f);
+    const float half = 0.5f * sum * t * fast_exp2(z * z * -1.4426950408889634f);
+    return value * (value < 0.0f ? half : 1.0f - half);
+  }
+}
+
 CONVX_DEVICE float hardsigmoid(float value) {
   return clamp_keeping_nan(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f);
 }
@@ -49,7 +70,7 @@ CONVX_DEVICE Accumulator<T> activated(Accumulator<T> value, Activation activatio
     case Activation::hardswish:
       return hardswish<T>(value);
     case Activation::gelu:
-      return value * A(0.5) * (A(1) + erf(value * A(0.70710678118654752440)));
+      return gelu<T>(value);
   }
   return value;
 }

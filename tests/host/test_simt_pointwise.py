@@ -118,3 +118,32 @@ def test_blocks_go_from_tile_to_tile(pointwise: Path) -> None:
     output = run_all(pointwise, lines)
     assert re.search(r"rounds=[2-9] filters_stay=1", output)
     assert re.search(r"rounds=[2-9] filters_stay=0", output)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
+def test_few_channels(pointwise: Path, device: str, dtype: str) -> None:
+    """Every depth of the shallow family, filters of a block and of several, pixels of no whole group."""
+    more = f"device={device} dtype={dtype} layout=channels_last only=shallow"
+    cases = (
+        "channels=8 out_channels=24 batch=3 size=9,7 bias=1 activation=silu",
+        "channels=32 out_channels=72 batch=2 size=5,11 bias=1 activation=relu6",
+        "channels=40 out_channels=240 size=6,6 activation=hardswish",
+        "channels=72 out_channels=40 batch=5 size=3,3 bias=1",
+        "channels=128 out_channels=264 size=1,1 batch=3 bias=1 activation=relu",
+        "channels=24 out_channels=112 batch=2 size=7,7 operation=input_grad",
+        "channels=136 out_channels=40 batch=2 size=5,5 bias=1 activation=gelu",
+        "channels=184 out_channels=64 batch=1 size=4,9 bias=1",
+        "channels=200 out_channels=32 batch=1 size=3,7 bias=1 activation=silu",
+        "channels=256 out_channels=48 batch=1 size=3,7 bias=1",
+    )
+    if device != "mi250":  # AMD adds biases alone
+        cases += (
+            "channels=24 out_channels=72 batch=2 size=5,7 bias=1 residual=before activation=relu6",
+            "channels=144 out_channels=24 batch=2 size=7,7 residual=before",
+            "channels=64 out_channels=40 batch=1 size=9,9 bias=1 residual=after activation=relu",
+        )
+    lines = [f"{text} groups=1 filter=1 {more} orders={ORDERS[i % 3]}" for i, text in enumerate(cases)]
+    output = run_all(pointwise, lines)
+    assert "NONE" not in output
+    assert {"1", "2"} <= set(re.findall(r" block_pairs=(\d+)", output))

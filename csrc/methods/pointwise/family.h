@@ -17,16 +17,17 @@ enum Kernel : int {
   kCpuPixels = 4,
   kCpuFilters = 5,
   kCpuWeight = 6,  // cpu/: weight_grad
+  kShallow = 7,    // shallow/: channels_last forward and input_grad of few channels on matrix units
 };
 
 // Adds every plan that can run the problem, none where the family can't.
 using Append = void(const ConvProblem&, const DeviceTraits&, std::vector<Plan>&);
-Append append_fma, append_fma_weight, append_tensor, append_generated;
+Append append_fma, append_fma_weight, append_tensor, append_shallow, append_generated;
 Append append_cpu, append_cpu_weight;
 
 // Launching half, in the GPU library alone.
 using Launch = void(const Plan&, const ConvProblem&, const Pointers&, Stream);
-Launch launch_fma, launch_fma_weight, launch_tensor, launch_generated;
+Launch launch_fma, launch_fma_weight, launch_tensor, launch_shallow, launch_generated;
 
 using PackWeight = void(const Plan&, const ConvProblem&, const void* weight, void* packed, Stream);
 PackWeight pack_transposed, pack_fragments;

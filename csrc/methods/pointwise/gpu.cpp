@@ -13,6 +13,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_fma_weight(plan, problem, pointers, stream);
     case kTensor:
       return launch_tensor(plan, problem, pointers, stream);
+    case kShallow:
+      return launch_shallow(plan, problem, pointers, stream);
     case kGenerated:
       return launch_generated(plan, problem, pointers, stream);
   }
@@ -21,7 +23,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  if (plan.kernel == kTensor) return pack_fragments(plan, problem, weight, packed, stream);
+  if (plan.kernel == kTensor || plan.kernel == kShallow)
+    return pack_fragments(plan, problem, weight, packed, stream);
   pack_transposed(plan, problem, weight, packed, stream);
 }
 

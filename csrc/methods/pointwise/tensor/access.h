@@ -2,6 +2,7 @@
 // block's sizes, registers and results follows from each.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "methods/matrix/precision.h"
 
@@ -127,6 +128,12 @@ constexpr int64_t steps_of(Precision precision, Access access, int64_t depth) {
 // Fragments of 16 filters of a group; two of them share 32 neighbouring filters where channels are last.
 constexpr int64_t row_tiles_of(Access access, int64_t rows) {
   return access == kChannels ? (rows + 31) / 32 * 2 : (rows + 15) / 16;
+}
+
+// What Plan::packing is.
+inline std::string packing_name(Precision precision, const char* order, int64_t lanes) {
+  return "fragments of " + std::to_string(lanes) + " lanes, " + order +
+         (precision == kSplit ? ", split" : "");
 }
 
 }  // namespace convx::pointwise::tensor

@@ -94,8 +94,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
                      {"rounds", schedule.rounds},
                      {"filters_stay", schedule.filters_stay},
                      {"lanes", device.lanes}};
-      plan.packing = "fragments of " + std::to_string(device.lanes) + " lanes, " + tensor::Form<How>::kOrder +
-                     (Kind == tensor::kSplit ? ", split" : "");
+      plan.packing = tensor::packing_name(Kind, tensor::Form<How>::kOrder, device.lanes);
       plan.packed_weight_bytes =
           problem.groups * tensor::row_tiles_of(How, product.rows) * steps * 512 * tensor::parts(Kind);
       plan.predicted_us = predicted_us<Kind, How, Tile>(problem, device, product, size);

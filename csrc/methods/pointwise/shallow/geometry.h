@@ -1,0 +1,50 @@
+// How the shallow family shares out a product of few channels in channels_last, for planner and launcher.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "methods/pointwise/product.h"
+#include "methods/pointwise/tensor/access.h"
+
+namespace convx::pointwise::shallow {
+
+constexpr int64_t kWarps = 4;         // of a block
+constexpr int64_t kGroupPixels = 32;  // that a warp has at a time, half of them where channels are many
+constexpr int64_t kPairFilters = 32;  // of a pair of fragments, whose lanes hold neighbours
+constexpr int kMostPairs = 8;         // of steps of the depth: 256 channels
+
+// Blocks of a multiprocessor that leave a thread its registers.
+constexpr int blocks_of(bool has_residual) {
+  return has_residual ? 3 : 4;
+}
+
+// Fragments of pixels of a warp.
+constexpr int fragments_of(int lanes, int step_pairs) {
+  return (lanes == 32 ? 4 : 2) / (step_pairs > 2 ? 2 : 1);
+}
+
+struct Tiling {
+  int64_t lanes;
+  int64_t block_pairs;   // of fragments of filters, that a block has
+  int64_t pixel_blocks;  // that share out the pixels
+};
+
+struct Geometry {
+  int64_t step_pairs, pairs;       // of the depth, of all filters
+  int64_t pixels, groups, splits;  // of a warp at a time; of all pixels; of the filters
+  int64_t blocks, shared_bytes;
+};
+
+inline Geometry geometry_of(const Product& product, const Tiling& t) {
+  Geometry g{};
+  g.step_pairs = divide_up(product.depth, 32);
+  g.pairs = divide_up(product.rows, kPairFilters);
+  g.pixels = g.step_pairs > 2 ? kGroupPixels / 2 : kGroupPixels;
+  g.groups = divide_up(product.columns, g.pixels);
+  g.splits = divide_up(g.pairs, t.block_pairs);
+  g.blocks = g.splits * t.pixel_blocks;
+  g.shared_bytes = t.block_pairs * (g.step_pairs * 2048 + kPairFilters * 4);
+  return g;
+}
+
+}  // namespace convx::pointwise::shallow
