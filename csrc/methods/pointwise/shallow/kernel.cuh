@@ -17,9 +17,6 @@ struct Shape {
   uint32_t pixels, groups, pixel_blocks;
   FastDivide splits;
   Activation activation;
-  // From a result to what is added to it, in bytes, before its activation or after it.
-  int64_t residual_distance;
-  bool residual_after;
 };
 
 template <class T, float (*Activate)(float)>
@@ -47,7 +44,7 @@ struct Place {
   }
 };
 
-template <int Lanes, int StepPairs, bool HasResidual, class T>
+template <int Lanes, int StepPairs, class T>
 class Warp {
  public:
   static constexpr int kFragments = fragments_of(Lanes, StepPairs), kSteps = 2 * StepPairs;
@@ -85,9 +82,6 @@ class Warp {
       CONVX_UNROLL
       for (int j = 0; j < 4; ++j) shift[i + j] = four.element[j];
     }
-    const int filter = first_filter + Own::first_filter(lane_);
-    Residuals residuals;
-    if constexpr (HasResidual) fetch(first, filter, residuals);
     float sum[2][kFragments][4];
     CONVX_UNROLL
     for (int i = 0; i < Own::kNear; ++i) {
@@ -118,13 +112,12 @@ class Warp {
         }
       }
     }
-    if (HasResidual && !shape_.residual_after) add(residuals, sum);
     CONVX_UNROLL
     for (int row = 0; row < 2; ++row) {
       CONVX_UNROLL
       for (int f = 0; f < kFragments; ++f) activate(sum[row][f]);
     }
-    if (HasResidual && shape_.residual_after) add(residuals, sum);
+    const int filter = first_filter + Own::first_filter(lane_);
     if (filter >= shape_.filters) return;
     CONVX_UNROLL
     for (int f = 0; f < kFragments; ++f) {
@@ -132,52 +125,17 @@ class Warp {
       for (int place = 0; place < Own::kPlaces; ++place) {
         const uint32_t pixel = first + f * Cell::kColumns + Cell::column(lane_, place);
         if (pixel >= shape_.pixels) continue;
-        Near near;
+        Vector<T, Own::kNear> near;
         CONVX_UNROLL
         for (int i = 0; i < Own::kNear; ++i) {
           near.element[i] = narrow<T>(sum[Own::fragment(i)][f][Own::index(i, place)]);
         }
-        store<T, Own::kNear>(result_of(pixel, filter), near);
+        store<T, Own::kNear>(result_ + static_cast<int64_t>(pixel) * shape_.filters + filter, near);
       }
     }
   }
 
  private:
-  using Near = Vector<T, Own::kNear>;
-  using Residuals = Near[kFragments][Own::kPlaces];
-
-  CONVX_DEVICE T* result_of(uint32_t pixel, int filter) const {
-    return result_ + static_cast<int64_t>(pixel) * shape_.filters + filter;
-  }
-
-  // On their way while the products are made.
-  CONVX_DEVICE void fetch(uint32_t first, int filter, Residuals& residuals) const {
-    CONVX_UNROLL
-    for (int f = 0; f < kFragments; ++f) {
-      CONVX_UNROLL
-      for (int at = 0; at < Own::kPlaces; ++at) {
-        const uint32_t pixel = first + f * Cell::kColumns + Cell::column(lane_, at);
-        residuals[f][at] = {};
-        if (pixel >= shape_.pixels || filter >= shape_.filters) continue;
-        const char* const result = reinterpret_cast<const char*>(result_of(pixel, filter));
-        residuals[f][at] = load<T, Own::kNear>(reinterpret_cast<const T*>(result + shape_.residual_distance));
-      }
-    }
-  }
-
-  CONVX_DEVICE static void add(const Residuals& residuals, float (&sum)[2][kFragments][4]) {
-    CONVX_UNROLL
-    for (int f = 0; f < kFragments; ++f) {
-      CONVX_UNROLL
-      for (int at = 0; at < Own::kPlaces; ++at) {
-        CONVX_UNROLL
-        for (int i = 0; i < Own::kNear; ++i) {
-          sum[Own::fragment(i)][f][Own::index(i, at)] += widen(residuals[f][at].element[i]);
-        }
-      }
-    }
-  }
-
   const Shape& shape_;
   const T* source_;
   T* result_;
@@ -185,8 +143,8 @@ class Warp {
   Pixel<StepPairs> pixel_[kFragments];
 };
 
-template <int Lanes, int StepPairs, bool HasResidual, class T>
-CONVX_KERNEL((kWarps * Lanes), blocks_of(HasResidual))
+template <int Lanes, int StepPairs, class T>
+CONVX_KERNEL((kWarps * Lanes), kMostBlocks)
 shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result, Shape shape) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
@@ -212,7 +170,7 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
   }
   wait_copies<0>();
   block_barrier();
-  Warp<Lanes, StepPairs, HasResidual, T> warp(shape, source, result, static_cast<int>(threadIdx.x) % Lanes);
+  Warp<Lanes, StepPairs, T> warp(shape, source, result, static_cast<int>(threadIdx.x) % Lanes);
   constexpr int kPixels = fragments_of(Lanes, StepPairs) * Fragment<Lanes>::kColumns;
   const auto run = [&](const auto& activate) {
     CONVX_NO_UNROLL
@@ -227,7 +185,7 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
     }
   };
   // Each of its own: what is not asked for would lie between what is.
-  if (HasResidual || shape.activation <= Activation::relu6) {
+  if (shape.activation <= Activation::relu6) {
     run(ClampRow(shape.activation));
   } else if (shape.activation == Activation::silu) {
     run(Each<T, silu<T> >());

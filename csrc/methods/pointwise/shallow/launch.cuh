@@ -25,10 +25,7 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   shape.pairs = static_cast<int>(g.pairs), shape.block_pairs = static_cast<int>(t.block_pairs);
   shape.pixels = static_cast<uint32_t>(product.columns), shape.groups = static_cast<uint32_t>(g.groups);
   shape.pixel_blocks = static_cast<uint32_t>(t.pixel_blocks), shape.splits = divide_by(g.splits);
-  const Finishing<T> finishing = finishing_of<T>(problem, pointers);
-  shape.activation = finishing.activation;
-  shape.residual_distance = finishing.residual_distance;
-  shape.residual_after = (finishing.more & kResidualAfter) != 0;
+  shape.activation = problem.epilogue.activation;
   matrix::with_matrix_lanes(t.lanes, [&](auto lanes) {
     constexpr int kLanes = lanes.value;
     const auto start = [&](auto kernel) {
@@ -39,12 +36,7 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
                      static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                      initial_bias<T>(problem, pointers), static_cast<T*>(pointers.result), shape);
     };
-    with_step_pairs<1>(g.step_pairs, [&](auto pairs) {
-      if constexpr (Finishing<T>::kAddsMore) {
-        if (problem.epilogue.has_residual) return start(shallow_kernel<kLanes, pairs.value, true, T>);
-      }
-      start(shallow_kernel<kLanes, pairs.value, false, T>);
-    });
+    with_step_pairs<1>(g.step_pairs, [&](auto pairs) { start(shallow_kernel<kLanes, pairs.value, T>); });
   });
 }
 
