@@ -25,9 +25,36 @@ LARGER = [
     Dense(batch=9, channels=40, filters=70, height=7, width=7, filter=(1, 1), padding=(0, 0, 0, 0)),
     Dense(batch=1, channels=5, filters=6, height=20, width=56, filter=(5, 5), padding=(2, 2, 2, 2)),
 ]
+# First convolutions whose rows are whole pieces in 16 bits and channels_last.
+IMAGES = [
+    Dense(batch=2, channels=3, filters=32, height=33, width=64, stride=(2, 2), bias=True, activation="silu"),
+    Dense(
+        batch=1, channels=3, filters=84, height=40, width=272, stride=(2, 2), bias=True, activation="relu6"
+    ),
+    Dense(
+        batch=3,
+        channels=3,
+        filters=64,
+        height=37,
+        width=40,
+        filter=(7, 7),
+        padding=(3, 3, 3, 3),
+        stride=(2, 2),
+    ),
+    Dense(
+        batch=2,
+        channels=3,
+        filters=96,
+        height=32,
+        width=48,
+        filter=(4, 4),
+        padding=(0, 0, 0, 0),
+        stride=(4, 4),
+    ),
+]
 SHAPES = {
     "cuconv": [*test_cuconv.SHAPES, *test_cuconv.STRIDED, *LARGER],
-    "hntmp": [*test_hntmp.SHAPES, *test_hntmp.STRIDED, *LARGER],
+    "hntmp": [*test_hntmp.SHAPES, *test_hntmp.STRIDED, *LARGER, *IMAGES],
 }
 
 
@@ -60,6 +87,9 @@ def test_every_plan_agrees(method: str, channels_last: bool, operation: str, dty
             seen.add(algorithm.split(" ")[0])
             assert_agrees(result, own, exact, f"{algorithm} {case}", case.terms(operation))
     assert len(seen) > 1, f"only {seen} ran"
+    has_units = torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
+    if has_units and channels_last and operation == "forward" and dtype.itemsize == 2:
+        assert "hntmp/stem_tensor" in seen
 
 
 @pytest.mark.gpu
