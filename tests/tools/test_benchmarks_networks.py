@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from benchmarks import held_out, memory, networks, timing
 from benchmarks.__main__ import main
@@ -120,7 +122,13 @@ def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_networks_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "SIZE", 64)
+    def get_model(name: str, weights: None) -> nn.Module:
+        """Whole networks take their time, and stop and go on like this one."""
+        return nn.Sequential(nn.Conv2d(3, networks.CLASSES, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    torchvision = SimpleNamespace(models=SimpleNamespace(get_model=get_model))
+    monkeypatch.setattr(networks, "import_torchvision", lambda: torchvision)
+    monkeypatch.setattr(networks, "SIZE", 8)
     monkeypatch.setattr(optimizing, "choose", lambda *_: ())  # measuring layers is most of the time
     cases = ("networks", "--case", "resnet18*", "--resume")
     stopped = records_of(tmp_path, *cases, "--seconds", "1e-3")
