@@ -21,47 +21,59 @@ extern "C" void __sanitizer_print_stack_trace();
 namespace simt::race {
 namespace {
 
-constexpr int kMany = -1;
+// Who: rank of the block, warp and thread, each in bits of its own. All ones there: several of the warp, or
+// of several warps, or blocks, where those are all ones too.
+constexpr int kRankShift = 28, kWarpShift = 16;
+constexpr uint32_t kManyRanks = ~uint32_t{0};
+constexpr uint32_t kManyWarps = (uint32_t{1} << kRankShift) - 1;
+constexpr uint32_t kManyThreads = (uint32_t{1} << kWarpShift) - 1;
 
 struct Stamp {
   uint32_t block = 0;  // 0: never
   uint32_t warp_barriers = 0;
   uint32_t arrivals = 0;
-  int16_t rank = 0;
-  int16_t warp = 0;
-  int16_t thread =
-      0;  // kMany: several of the warp, or of several warps, or blocks, where those are kMany too
+  uint32_t who = 0;
+};
+bool same_rank(const Stamp& a, const Stamp& b) {
+  return (a.who ^ b.who) >> kRankShift == 0;
+}
+bool same_warp(const Stamp& a, const Stamp& b) {
+  return (a.who ^ b.who) >> kWarpShift == 0;
+}
+
+// Side by side: an access looks at both.
+struct Cell {
+  Stamp write, read;
 };
 
 struct Region {
   const char* name;
-  size_t granule;  // bytes per cell, at most the smallest element that threads write
-  uintptr_t begin = 0, end = 0;
-  bool across_blocks = false;  // whether accesses of other blocks count
-  std::vector<Stamp> writes = {}, reads = {};
+  int shift;           // of an address to its cell, which is at most the smallest element that threads write
+  bool across_blocks;  // whether accesses of other blocks count
+  uintptr_t begin = 0;
+  size_t bytes = 0;
+  size_t watched = 0;  // bytes, or none
+  std::vector<Cell> cells = {};
 };
 
-bool watching = false;
-Region regions[] = {{"shared memory", 2}, {"the result", 1}};
+Region shared{"shared memory", 1, false}, result{"the result", 0, true};
 uint32_t last_stamp = 0, first_stamp_of_cluster = 0;
-int lanes_of_warp = 32, threads_of_block = 32;
-std::vector<uint32_t> block_stamps, warp_barriers, arrivals, waits;
+Stamp now;                  // of the current thread's accesses
+uint32_t waits_by_now = 0;  // at its cluster's barrier
+std::vector<uint32_t> who, block_stamps, warp_barriers, arrivals, waits;
 
 void watch(Region& region, const void* memory, size_t bytes) {
   region.begin = reinterpret_cast<uintptr_t>(memory);
-  region.end = region.begin + bytes;
-  region.writes.assign((bytes + region.granule - 1) / region.granule, Stamp());
-  region.reads = region.writes;
+  region.bytes = bytes;
+  region.cells.resize((bytes >> region.shift) + 1);
 }
 
-bool is_ordered(const Region& region, const Stamp& before, const Stamp& now) {
-  if (before.block == 0) return true;
-  if (before.block < first_stamp_of_cluster) return !region.across_blocks;
-  if (before.arrivals < waits[now.thread]) return true;
-  if (before.rank != now.rank) return false;
+inline bool is_ordered(const Region& region, const Stamp& before) {
+  if (before.block < first_stamp_of_cluster) return before.block == 0 || !region.across_blocks;
+  if (before.arrivals < waits_by_now) return true;
+  if (!same_rank(before, now)) return false;
   if (before.block < now.block) return true;
-  if (before.warp != now.warp) return false;
-  return before.warp_barriers < now.warp_barriers || before.thread == now.thread;
+  return same_warp(before, now) && (before.warp_barriers < now.warp_barriers || before.who == now.who);
 }
 
 void print_stack() {
@@ -71,66 +83,79 @@ void print_stack() {
 }
 
 // Keeps of a cluster's readers enough to tell whether a later write by any thread races with one of them.
-void merge_read(Stamp& read, const Stamp& now) {
+inline void merge_read(Stamp& read) {
   if (read.block < first_stamp_of_cluster) {
     read = now;
-  } else if (read.rank != now.rank) {
+  } else if (!same_rank(read, now)) {
     read.block = std::max(read.block, now.block);
     read.arrivals = std::max(read.arrivals, now.arrivals);
-    read.rank = read.warp = read.thread = kMany;
+    read.who = kManyRanks;
   } else if (read.block != now.block) {
     read = now;
-  } else if (read.warp != now.warp) {
-    read.warp = read.thread = kMany;
+  } else if (!same_warp(read, now)) {
+    read.who |= kManyWarps;
   } else if (read.warp_barriers != now.warp_barriers) {
     read = now;
-  } else if (read.thread != now.thread) {
-    read.thread = kMany;
+  } else if (read.who != now.who) {
+    read.who |= kManyThreads;
   }
 }
 
-void check(Region& region, uintptr_t address, size_t bytes, bool is_write) {
-  const int thread = current_thread();
-  const int warp = thread / lanes_of_warp, rank = thread / threads_of_block;
-  const Stamp now{block_stamps[rank],         warp_barriers[warp],        arrivals[thread],
-                  static_cast<int16_t>(rank), static_cast<int16_t>(warp), static_cast<int16_t>(thread)};
-  const size_t last = (address + bytes - 1 - region.begin) / region.granule;
-  for (size_t i = (address - region.begin) / region.granule; i <= last && i < region.writes.size(); ++i) {
-    const bool after_write = is_ordered(region, region.writes[i], now);
-    if (after_write && (!is_write || is_ordered(region, region.reads[i], now))) {
-      is_write ? void(region.writes[i] = now) : merge_read(region.reads[i], now);
-      continue;
+[[gnu::noinline, noreturn]] void report(const Region& region, const Stamp& other, bool was_write, size_t byte,
+                                        bool is_write) {
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "race in %s at byte %zu: thread %d %s what thread %d %s with no barrier between", region.name,
+                byte, current_thread(), is_write ? "writes" : "reads",
+                static_cast<int16_t>(other.who & kManyThreads), was_write ? "writes" : "reads");
+  print_stack();
+  stop_thread(text);
+}
+
+template <bool IsWrite>
+[[gnu::noinline]] void check(Region& region, size_t byte, size_t bytes) {
+  Cell* const last = region.cells.data() + ((std::min(byte + bytes, region.bytes) - 1) >> region.shift);
+  for (Cell* cell = region.cells.data() + (byte >> region.shift); cell <= last; ++cell) {
+    if (!is_ordered(region, cell->write)) report(region, cell->write, true, byte, IsWrite);
+    if constexpr (IsWrite) {
+      if (!is_ordered(region, cell->read)) report(region, cell->read, false, byte, IsWrite);
+      cell->write = now;
+    } else {
+      merge_read(cell->read);
     }
-    const Stamp& other = after_write ? region.reads[i] : region.writes[i];
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  "race in %s at byte %zu: thread %d %s what thread %d %s with no barrier between",
-                  region.name, static_cast<size_t>(address - region.begin), thread,
-                  is_write ? "writes" : "reads", other.thread, after_write ? "reads" : "writes");
-    print_stack();
-    stop_thread(text);
   }
 }
 
 }  // namespace
 
 void enable(bool on) {
-  watching = on;
+  for (Region* region : {&shared, &result}) region->watched = on ? region->bytes : 0;
 }
+// What other launches have left there is ordered before, as that of other clusters.
 void watch_shared(const void* memory, size_t bytes) {
-  watch(regions[0], memory, bytes);
+  watch(shared, memory, bytes);
 }
 void watch_result(const void* memory, size_t bytes) {
-  watch(regions[1], memory, bytes);
-  regions[1].across_blocks = true;
+  result.cells.clear();
+  watch(result, memory, bytes);
 }
 void begin_cluster(int blocks, int threads, int lanes) {
-  lanes_of_warp = lanes, threads_of_block = threads;
   first_stamp_of_cluster = ++last_stamp;
   block_stamps.assign(blocks, last_stamp);
   warp_barriers.assign(blocks * threads / lanes, 0);
   arrivals.assign(blocks * threads, 0);
   waits.assign(blocks * threads, 0);
+  who.resize(blocks * threads);
+  for (uint32_t i = 0; i < who.size(); ++i) {
+    who[i] = i / threads << kRankShift | i / lanes << kWarpShift | i;
+  }
+}
+void resume() {
+  const int thread = current_thread();
+  const uint32_t it = who[thread];
+  now = {block_stamps[it >> kRankShift], warp_barriers[(it & kManyWarps) >> kWarpShift], arrivals[thread],
+         it};
+  waits_by_now = waits[thread];
 }
 void block_barrier(int rank) {
   block_stamps[rank] = ++last_stamp;
@@ -139,10 +164,10 @@ void warp_barrier(int warp) {
   ++warp_barriers[warp];
 }
 void cluster_arrive() {
-  ++arrivals[current_thread()];
+  now.arrivals = ++arrivals[current_thread()];
 }
 void cluster_wait() {
-  ++waits[current_thread()];
+  waits_by_now = ++waits[current_thread()];
 }
 
 }  // namespace simt::race
@@ -162,72 +187,78 @@ const char* __asan_default_options() {
 
 namespace {
 
-size_t shadow_offset() {
+// Known before whatever else runs.
+struct Shadow {
   size_t scale = 0, offset = 0;
-  __asan_get_shadow_mapping(&scale, &offset);
-  return offset;
-}
+  Shadow() { __asan_get_shadow_mapping(&scale, &offset); }
+};
+[[gnu::init_priority(101)]] const Shadow shadow;
 
 // Of at most 16 bytes. A shadow byte says how many of its 8 bytes may be used, the first ones; 0 is all of
 // them.
 inline bool is_poisoned(uintptr_t address, size_t bytes) {
-  static const size_t offset = shadow_offset();
   const uintptr_t last = address + bytes - 1;
-  const int8_t usable = *reinterpret_cast<const int8_t*>((last >> 3) + offset);
+  const int8_t usable = *reinterpret_cast<const int8_t*>((last >> 3) + shadow.offset);
   if (usable != 0 && static_cast<int8_t>(last & 7) >= usable) return true;
-  return address >> 3 != last >> 3 && *reinterpret_cast<const int8_t*>((address >> 3) + offset) != 0;
+  return address >> 3 != last >> 3 && *reinterpret_cast<const int8_t*>((address >> 3) + shadow.offset) != 0;
 }
 
-inline void access(void* pointer, size_t bytes, bool is_write) {
+template <bool IsWrite>
+[[gnu::noinline, gnu::cold]] void report_poisoned(void* pointer, size_t bytes) {
+  IsWrite ? __asan_report_store_n(pointer, bytes) : __asan_report_load_n(pointer, bytes);
+}
+
+// Most accesses are to a thread's own stack and end here, without a frame: what else there is to do is called
+// last.
+template <bool IsWrite>
+[[gnu::always_inline]] inline void access(void* pointer, size_t bytes) {
   using namespace simt::race;
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   if (bytes <= 16 ? is_poisoned(address, bytes) : __asan_region_is_poisoned(pointer, bytes) != nullptr) {
-    is_write ? __asan_report_store_n(pointer, bytes) : __asan_report_load_n(pointer, bytes);
+    return report_poisoned<IsWrite>(pointer, bytes);
   }
-  if (!watching) return;
-  for (Region& region : regions) {
-    if (address >= region.begin && address < region.end) check(region, address, bytes, is_write);
-  }
+  if (address - shared.begin < shared.watched) return check<IsWrite>(shared, address - shared.begin, bytes);
+  if (address - result.begin < result.watched) return check<IsWrite>(result, address - result.begin, bytes);
 }
 
 }  // namespace
 
 extern "C" {
 void __asan_load1(void* address) {
-  access(address, 1, false);
+  access<false>(address, 1);
 }
 void __asan_load2(void* address) {
-  access(address, 2, false);
+  access<false>(address, 2);
 }
 void __asan_load4(void* address) {
-  access(address, 4, false);
+  access<false>(address, 4);
 }
 void __asan_load8(void* address) {
-  access(address, 8, false);
+  access<false>(address, 8);
 }
 void __asan_load16(void* address) {
-  access(address, 16, false);
+  access<false>(address, 16);
 }
 void __asan_loadN(void* address, size_t bytes) {
-  access(address, bytes, false);
+  access<false>(address, bytes);
 }
 void __asan_store1(void* address) {
-  access(address, 1, true);
+  access<true>(address, 1);
 }
 void __asan_store2(void* address) {
-  access(address, 2, true);
+  access<true>(address, 2);
 }
 void __asan_store4(void* address) {
-  access(address, 4, true);
+  access<true>(address, 4);
 }
 void __asan_store8(void* address) {
-  access(address, 8, true);
+  access<true>(address, 8);
 }
 void __asan_store16(void* address) {
-  access(address, 16, true);
+  access<true>(address, 16);
 }
 void __asan_storeN(void* address, size_t bytes) {
-  access(address, bytes, true);
+  access<true>(address, bytes);
 }
 }
 #endif

@@ -10,6 +10,7 @@ void watch_shared(const void* memory, size_t bytes);
 void watch_result(const void* memory, size_t bytes);  // where accesses of different blocks race too
 // Threads, and warps, are numbered through the blocks of a cluster.
 void begin_cluster(int blocks, int threads_of_block, int lanes);
+void resume();  // the current thread is another one, or has passed a barrier
 void block_barrier(int rank);
 void warp_barrier(int warp);
 void cluster_arrive();  // the current thread

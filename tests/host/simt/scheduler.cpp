@@ -164,6 +164,7 @@ void run_warp(int first) {
       if (thread.state != State::ready) continue;
       m.current = first + lane;
       threadIdx.x = m.current % m.count;
+      race::resume();
       thread.fiber.resume();
       if (!m.error.empty()) return;
     }
