@@ -99,6 +99,41 @@ __attribute__((no_sanitize("address"))) inline float word_product(uint32_t a, ui
     return __builtin_fmaf(half_of<T>(a, 1), half_of<T>(b, 1), sum);
   }
 }
+
+// What a lane gives to the others, and its sums: values both.
+template <int Lanes>
+struct Words {
+  uint32_t a[Fragment<Lanes>::kWordsA], b[2];
+};
+struct Sums {
+  float at[4];
+};
+template <class T, int Lanes>
+__attribute__((no_sanitize("address"))) Sums multiply_given(const simt::Given<Lanes, Words<Lanes>> given,
+                                                            Sums sums) {
+  const int lane = threadIdx.x % Lanes;
+  for (int slot = 0; slot < 4; ++slot) {
+    if constexpr (Lanes == 32) {
+      const Words<Lanes> rows = given.from(lane / 4 * 4 + slot);
+      for (int j = 0; j < 2; ++j) {
+        const Words<Lanes> column = given.from((2 * (lane % 4) + j) * 4 + slot);
+        for (int word = 0; word < 4; ++word) {
+          float& target = sums.at[2 * (word & 1) + j];
+          target = word_product<T>(rows.a[word], column.b[word >> 1], target);
+        }
+      }
+    } else {
+      const Words<Lanes> column = given.from(slot * 16 + lane % 16);
+      for (int i = 0; i < 4; ++i) {
+        const Words<Lanes> row = given.from(slot * 16 + lane / 16 * 4 + i);
+        for (int word = 0; word < 2; ++word) {
+          sums.at[i] = word_product<T>(row.a[word], column.b[word], sums.at[i]);
+        }
+      }
+    }
+  }
+  return sums;
+}
 }  // namespace detail
 #elif defined(CONVX_MFMA)
 namespace detail {
@@ -114,33 +149,15 @@ template <int Lanes, class T>
 CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragment<Lanes>::kWordsA],
                                      uint32_t b0, uint32_t b1) {
 #if defined(CONVX_SIMT)
-  struct Own {
-    uint32_t a[Fragment<Lanes>::kWordsA], b[2];
-  };
-  Own own = {{}, {b0, b1}};
-  __builtin_memcpy(own.a, a, sizeof own.a);
-  const simt::Given<Lanes, Own> given(own);
-  const int lane = threadIdx.x % Lanes;
-  for (int slot = 0; slot < 4; ++slot) {
-    if constexpr (Lanes == 32) {
-      const Own rows = given.from(lane / 4 * 4 + slot);
-      for (int j = 0; j < 2; ++j) {
-        const Own column = given.from((2 * (lane % 4) + j) * 4 + slot);
-        for (int word = 0; word < 4; ++word) {
-          float& target = sum[2 * (word & 1) + j];
-          target = detail::word_product<T>(rows.a[word], column.b[word >> 1], target);
-        }
-      }
-    } else {
-      const Own column = given.from(slot * 16 + lane % 16);
-      for (int i = 0; i < 4; ++i) {
-        const Own row = given.from(slot * 16 + lane / 16 * 4 + i);
-        for (int word = 0; word < 2; ++word) {
-          sum[i] = detail::word_product<T>(row.a[word], column.b[word], sum[i]);
-        }
-      }
-    }
+  detail::Words<Lanes> own;
+  if constexpr (Lanes == 32) {
+    own = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  } else {
+    own = {{a[0], a[1]}, {b0, b1}};
   }
+  const detail::Sums sums = detail::multiply_given<T, Lanes>(simt::Given<Lanes, detail::Words<Lanes>>(own),
+                                                             {sum[0], sum[1], sum[2], sum[3]});
+  sum[0] = sums.at[0], sum[1] = sums.at[1], sum[2] = sums.at[2], sum[3] = sums.at[3];
 #elif defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (std::is_same<T, tf32>::value) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

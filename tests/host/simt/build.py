@@ -46,6 +46,9 @@ CHECKED = [
     "-fno-sanitize-recover=all",
     "--param=asan-instrumentation-with-call-threshold=0",
 ]
+# As instructions what would be calls: a product and its sum, which kernels ask for, and halves from and to
+# floats. Results are the same: nothing else is contracted.
+INSTRUCTIONS = {"fma", "f16c"}
 RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp"]
 TEST = ["case.cpp", "reference.cpp", "runs.cpp"]
 
@@ -61,12 +64,20 @@ def methods() -> list[str]:
     return sorted({parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name, BLOCKS, EXCITE})
 
 
+def instructions() -> list[str]:
+    """The flags for INSTRUCTIONS, where this machine has them all."""
+    cpu = Path("/proc/cpuinfo")
+    has = set(cpu.read_text().split()) if cpu.exists() else set()
+    flags = [f"-m{each}" for each in sorted(INSTRUCTIONS)] if has >= INSTRUCTIONS else []
+    return [*flags, "-ffp-contract=off"]
+
+
 class Programs:
     """What programs are made of, with the checks of the sanitizers or, plain, without."""
 
     def __init__(self, plain: bool) -> None:
         self.folder = Path("build/simt") / ("plain" if plain else "checked")
-        self.kernel_flags = ["-O2"] if plain else CHECKED
+        self.kernel_flags = [*(["-O2"] if plain else CHECKED), *instructions()]
         self.runtime_flags = ["-O2"] if plain else ["-O2", "-DSIMT_ADDRESS_SANITIZER"]
         self.link_flags = [] if plain else [SANITIZERS]
         self.compiled: dict[Path, Made] = {}

@@ -59,6 +59,7 @@ struct Machine {
   int count = 0;                // of a block
   int ranks = 1;                // blocks of a cluster
   int current = 0;
+  int first_of_warp = 0;
   uint32_t first_block = 0;  // of the cluster, along x
   int rank() const { return current / count; }
   SharedMemory shared;
@@ -156,6 +157,7 @@ bool same_call(const Thread& a, const Thread& b) {
 // warp.
 void run_warp(int first) {
   Machine& m = machine();
+  m.first_of_warp = first;
   static std::vector<int> order;
   for (;;) {
     arrange(order, m.options.lanes, m.options.order, m.random);
@@ -366,7 +368,7 @@ int current_thread() {
 namespace detail {
 
 int lane() {
-  return machine().current % machine().options.lanes;
+  return machine().current - machine().first_of_warp;
 }
 
 void warp_barrier(int lanes, const char* file, int line) {
@@ -388,7 +390,7 @@ const Carried& given_by(int lanes, int source_lane, const char* file, int line) 
     stop(format("shuffle from lane %d of %d at %s:%d", source_lane, lanes, base_name(file), line));
   }
   const Machine& m = machine();
-  return m.threads[m.current - lane() + source_lane].given[(m.threads[m.current].shuffles - 1) % 2];
+  return m.threads[m.first_of_warp + source_lane].given[(m.threads[m.current].shuffles - 1) % 2];
 }
 
 void* shared_array(const void* key, size_t bytes, size_t alignment, const char* file, int line) {

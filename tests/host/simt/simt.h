@@ -115,17 +115,18 @@ void warp_barrier(SIMT_SITE) {
   detail::warp_barrier(Lanes, file, line);
 }
 
-// A value of each lane of the warp, which any of them reads until it gives another.
+// A value of each lane of the warp, which any of them reads until it gives another. Nothing of a kernel's is
+// accessed here that the address sanitizer could say something about.
 template <int Lanes, class T>
 class Given {
  public:
-  explicit Given(const T& own, SIMT_SITE) : file_(file), line_(line) {
+  __attribute__((no_sanitize("address"))) explicit Given(T own, SIMT_SITE) : file_(file), line_(line) {
     static_assert(sizeof(T) <= sizeof(detail::Carried) && std::is_trivially_copyable<T>::value, "what fits");
-    detail::Carried carried = {};
+    detail::Carried carried;
     __builtin_memcpy(&carried, &own, sizeof(T));
     detail::give(Lanes, carried, file, line);
   }
-  T from(int lane) const {
+  __attribute__((no_sanitize("address"))) T from(int lane) const {
     T value;
     __builtin_memcpy(&value, &detail::given_by(Lanes, lane, file_, line_), sizeof(T));
     return value;
