@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -46,9 +45,10 @@ struct Thread {
   int line = 0;
   unsigned shuffles = 0;  // values of two successive shuffles are kept: a lane may be one ahead
   detail::Carried given[2];
-  std::deque<std::pair<Copy, int>> copies;  // and the groups that they are of
-  int groups = 0;                           // that are committed
-  int arrivals = 0;                         // at the cluster's barrier, that are not waited for
+  std::vector<std::pair<Copy, int>> copies;  // that are not all taken, and the groups that they are of
+  size_t copies_taken = 0;
+  int groups = 0;    // that are committed
+  int arrivals = 0;  // at the cluster's barrier, that are not waited for
 };
 
 struct Machine {
@@ -229,6 +229,7 @@ void run_cluster() {
     m.threads[i].state = State::ready;
     m.threads[i].shuffles = 0;
     m.threads[i].copies.clear();
+    m.threads[i].copies_taken = 0;
     m.threads[i].groups = m.threads[i].arrivals = 0;
     m.threads[i].fiber.start(thread_main, i);
   }
@@ -325,10 +326,13 @@ void commit_copies() {
 bool take_copy(int pending, Copy& copy) {
   Thread& thread = machine().threads[machine().current];
   if (thread.copies.empty()) return false;
-  const int group = thread.copies.front().second;
+  const auto& [oldest, group] = thread.copies[thread.copies_taken];
   if (machine().options.late_copies && group >= thread.groups - pending) return false;
-  copy = thread.copies.front().first;
-  thread.copies.pop_front();
+  copy = oldest;
+  if (++thread.copies_taken == thread.copies.size()) {
+    thread.copies.clear();
+    thread.copies_taken = 0;
+  }
   return true;
 }
 
