@@ -75,11 +75,11 @@ TENSOR_STEMS = {
     "ImageNet's": "channels=3 out_channels=32 size=21,64 filter=3 padding=1 stride=2 bias=1 activation=relu6",
     "ResNet's": "channels=3 out_channels=64 size=17,40 filter=7 padding=3 stride=2 batch=2 activation=relu",
     "filters of no whole fragment": "channels=3 out_channels=20 size=9,32 filter=3 padding=1 stride=2 bias=1",
-    "more filters than a block": "channels=3 out_channels=84 size=8,24 filter=3 stride=2 activation=silu bias=1",
+    "more filters than a block": "channels=3 out_channels=84 size=8,24 filter=3 stride=2 activation=silu",
     "patches": "channels=3 out_channels=40 size=16,40 filter=4 stride=4 bias=1 batch=2 activation=hardswish",
     "one channel": "channels=1 out_channels=8 size=9,16 filter=5,3 padding=2,0,1,3 stride=1,2 bias=1",
     "pairs": "channels=2 out_channels=16 size=7,12 filter=3 padding=1 batch=3 bias=1 activation=relu6",
-    "four channels, rows apart": "channels=4 out_channels=12 size=11,18 filter=3 padding=2,1,1,0 dilation=2,1",
+    "four channels, rows apart": "channels=4 out_channels=12 size=9,18 filter=3 padding=2,1,1,0 dilation=2,1",
     "more padding than filter": "channels=4 out_channels=8 size=4,6 filter=3 padding=5,4,3,6 stride=2,3",
     "two tiles across": "channels=3 out_channels=8 size=3,272 filter=3 padding=1 stride=2 bias=1",
 }

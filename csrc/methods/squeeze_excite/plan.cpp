@@ -61,7 +61,6 @@ std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device)
   const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
   const auto append = [&](Tiling t) {
     const auto fits = [&] { return geometry_of(p, t).shared_bytes <= device.shared_bytes_per_block; };
-    t.stages_matrices = true;
     if (!fits()) t.stages_matrices = false;
     if (!fits() || !is_shared_out(p, t)) return;
     Plan plan;
@@ -77,7 +76,7 @@ std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device)
   for (int64_t ranks = 1; ranks <= (has_clusters ? kMostRanks : 1); ranks *= 2) {
     for (const bool pixels : {false, true}) {
       if (pixels && (ranks == 1 || p.layout != Layout::nhwc)) continue;
-      for (const bool image : {true, false}) append({device.lanes, ranks, pixels, image});
+      for (const bool image : {true, false}) append({device.lanes, ranks, pixels, image, true});
     }
   }
   return plans;
