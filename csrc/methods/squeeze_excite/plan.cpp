@@ -7,7 +7,8 @@
 namespace convx::squeeze_excite {
 namespace {
 
-constexpr int64_t kLimit = int64_t{1} << 31;  // of blocks, and of places in an image
+// Of blocks, and of places in an image, behind which a thread's steps go on.
+constexpr int64_t kLimit = (int64_t{1} << 31) - (1 << 16);
 
 Support supports(const ExciteProblem& p, const DeviceTraits& device) {
   if (p.batch == 0) return Support::no("the batch is empty");
