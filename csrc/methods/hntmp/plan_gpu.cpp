@@ -8,6 +8,7 @@
 #include "methods/hntmp/stem/stem.h"
 #include "methods/hntmp/stem_tensor/stem_tensor.h"
 #include "methods/packing/crsk.h"
+#include "plan/append_fastest.h"
 
 namespace convx::hntmp {
 namespace {
@@ -76,14 +77,6 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
   return plan;
 }
 
-// The expected fastest few of what differs in nothing but the sharing out.
-void append_best(std::vector<Plan>& plans, std::vector<Plan> some, size_t most) {
-  std::stable_sort(some.begin(), some.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  if (some.size() > most) some.resize(most);
-  plans.insert(plans.end(), some.begin(), some.end());
-}
-
 void append_tile(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
                  std::vector<Plan>& plans) {
   std::vector<Plan> whole, split;
@@ -98,8 +91,8 @@ void append_tile(int index, const Sweep& s, const ConvProblem& problem, const De
       }
     }
   }
-  append_best(plans, std::move(whole), 3);
-  append_best(plans, std::move(split), 1);
+  append_fastest(plans, std::move(whole), 3);
+  append_fastest(plans, std::move(split), 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "methods/inverted_residual/inverted_residual.h"
 #include "methods/inverted_residual/shape.h"
+#include "plan/append_fastest.h"
 
 namespace convx::inverted_residual {
 namespace {
@@ -212,10 +213,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
         append_tile(p, device, t, some);
       }
     }
-    std::stable_sort(some.begin(), some.end(),
-                     [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-    if (some.size() > kMostOfShape) some.resize(kMostOfShape);
-    plans.insert(plans.end(), some.begin(), some.end());
+    append_fastest(plans, std::move(some), kMostOfShape);
   }
   return plans;
 }

@@ -4,6 +4,7 @@
 
 #include "methods/hntmp/stem/stem.h"
 #include "methods/packing/crsk.h"
+#include "plan/append_fastest.h"
 
 namespace convx::hntmp::stem {
 namespace {
@@ -88,10 +89,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
         some.push_back(plan_of(problem, device, s, t, g));
       }
     }
-    std::stable_sort(some.begin(), some.end(),
-                     [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-    if (some.size() > kMostOfShape) some.resize(kMostOfShape);
-    plans.insert(plans.end(), some.begin(), some.end());
+    append_fastest(plans, std::move(some), kMostOfShape);
   }
   return plans;
 }

@@ -5,6 +5,7 @@
 #include "methods/hntmp/stem_tensor/stem_tensor.h"
 #include "methods/packing/crsk.h"
 #include "methods/short_epilogue.h"
+#include "plan/append_fastest.h"
 
 namespace convx::hntmp::stem_tensor {
 namespace {
@@ -70,7 +71,7 @@ Plan plan_of(const ConvProblem& problem, const DeviceTraits& device, const Tilin
 
 std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& device) {
   const Sweep s = sweep_of(problem);
-  std::vector<Plan> plans;
+  std::vector<Plan> plans, some;
   if (!is_one(problem, s, device)) return plans;
   const int64_t columns = device.lanes / 4;
   const int64_t across = divide_up(s.result_width, kMostTileWidth);
@@ -83,12 +84,10 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
       const Geometry g = geometry_of(s, t);
       if (g.steps > kMostSteps || g.blocks >= kLimit) continue;
       if (g.shared_bytes > device.shared_bytes_per_block) continue;
-      plans.push_back(plan_of(problem, device, t, g));
+      some.push_back(plan_of(problem, device, t, g));
     }
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  if (plans.size() > kMostPlans) plans.resize(kMostPlans);
+  append_fastest(plans, std::move(some), kMostPlans);
   return plans;
 }
 

@@ -9,13 +9,12 @@
 namespace convx::pointwise::shallow {
 
 constexpr int64_t kWarps = 4;         // of a block
-constexpr int64_t kGroupPixels = 32;  // that a warp has at a time, half of them where channels are many
 constexpr int64_t kPairFilters = 32;  // of a pair of fragments, whose lanes hold neighbours
 constexpr int kMostPairs = 8;         // of steps of the depth: 256 channels
 constexpr int kMostBlocks = 4;        // of a multiprocessor: threads have 128 registers
 
-// Fragments of pixels of a warp.
-constexpr int fragments_of(int lanes, int step_pairs) {
+// Of pixels that a warp has at a time, half as many where channels are many.
+constexpr int fragments_of(int64_t lanes, int64_t step_pairs) {
   return (lanes == 32 ? 4 : 2) / (step_pairs > 3 ? 2 : 1);
 }
 
@@ -35,7 +34,7 @@ inline Geometry geometry_of(const Product& product, const Tiling& t) {
   Geometry g{};
   g.step_pairs = divide_up(product.depth, 32);
   g.pairs = divide_up(product.rows, kPairFilters);
-  g.pixels = g.step_pairs > 3 ? kGroupPixels / 2 : kGroupPixels;
+  g.pixels = fragments_of(t.lanes, g.step_pairs) * t.lanes / 4;
   g.groups = divide_up(product.columns, g.pixels);
   g.splits = divide_up(g.pairs, t.block_pairs);
   g.blocks = g.splits * t.pixel_blocks;

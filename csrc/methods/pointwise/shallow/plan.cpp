@@ -4,6 +4,7 @@
 
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/shallow/geometry.h"
+#include "plan/append_fastest.h"
 
 namespace convx::pointwise {
 namespace {
@@ -60,6 +61,7 @@ void append_shallow(const ConvProblem& problem, const DeviceTraits& device, std:
   const Product product = product_of(problem);
   if (!is_one(problem, product, device)) return;
   std::vector<Plan> some;
+  const tensor::Precision precision = problem.dtype == DType::bfloat16 ? tensor::kBfloat16 : tensor::kFloat16;
   const int64_t pairs = divide_up(product.rows, shallow::kPairFilters);
   int64_t before = 0;
   for (int64_t splits = 1; splits <= pairs; ++splits) {
@@ -73,23 +75,19 @@ void append_shallow(const ConvProblem& problem, const DeviceTraits& device, std:
     Plan plan;
     plan.candidate = "shallow";
     plan.kernel = kShallow;
-    plan.tiling = {{"precision", problem.dtype == DType::bfloat16 ? tensor::kBfloat16 : tensor::kFloat16},
+    plan.tiling = {{"precision", precision},
                    {"access", tensor::kChannels},
                    {"block_pairs", t.block_pairs},
                    {"pixel_blocks", t.pixel_blocks},
                    {"lanes", t.lanes}};
-    plan.packing =
-        tensor::packing_name(tensor::kBfloat16, tensor::Form<tensor::kChannels>::kOrder, device.lanes);
+    plan.packing = tensor::packing_name(precision, tensor::Form<tensor::kChannels>::kOrder, device.lanes);
     plan.packed_weight_bytes = one.pairs * one.step_pairs * 2048;
     plan.predicted_us = predicted_us(problem, device, product, t);
     // Torch's product alone is faster than all but the largest gradients.
     if (problem.operation == Operation::forward) trust(plan, device, 1.25);
     some.push_back(std::move(plan));
   }
-  std::stable_sort(some.begin(), some.end(),
-                   [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  if (some.size() > kMostPlans) some.resize(kMostPlans);
-  plans.insert(plans.end(), some.begin(), some.end());
+  append_fastest(plans, std::move(some), kMostPlans);
 }
 
 }  // namespace convx::pointwise
