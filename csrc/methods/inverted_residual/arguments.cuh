@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
+#include "methods/inverted_residual/filters.cuh"
 #include "methods/inverted_residual/shape.h"
-#include "platform/gpu/async_copy.h"
 #include "platform/gpu/platform.h"
 #include "problem/epilogue.h"
 
@@ -42,11 +42,6 @@ struct Arguments {
   int ring, ahead;
   FastDivide by_ranks;  // blocks of a cluster
   int rank_chunks;
-};
-
-// What a block of a cluster does of its tile: chunks of the expanded channels.
-struct Share {
-  int rank, first, chunks;
 };
 
 template <class T, class Form>

@@ -1,15 +1,21 @@
 // Packed filters on their way: a ring of chunks in shared memory, three in use and those that come next.
 #pragma once
-#include "methods/inverted_residual/arguments.cuh"
+#include "methods/inverted_residual/geometry.h"
+#include "platform/gpu/async_copy.h"
 #include "platform/gpu/stage.h"
 
 namespace convx::inverted_residual {
 
-template <class T>
+// What a block does of its tile: chunks of the expanded channels. Of a cluster each block has some.
+struct Share {
+  int rank, first, chunks;
+};
+
+template <class Arguments>
 class FilterRing {
  public:
   // Fetches the first chunks: filters do not depend on the kernel before.
-  CONVX_DEVICE FilterRing(const Arguments<T>& a, const Share& share, unsigned char* shared)
+  CONVX_DEVICE FilterRing(const Arguments& a, const Share& share, unsigned char* shared)
       : a_(a),
         share_(share),
         ring_(shared + a.ring_at),
@@ -47,16 +53,17 @@ class FilterRing {
     }
   }
   // The chunk that was waited for, and those before it.
-  CONVX_DEVICE const unsigned char* stage(int before) const {
+  CONVX_DEVICE const unsigned char* stage(int before) const { return ring_ + stage_at(before); }
+  CONVX_DEVICE int stage_at(int before) const {
     const int at = current_ - before;
-    return ring_ + (at < 0 ? at + a_.ring : at) * a_.chunk_bytes;
+    return (at < 0 ? at + a_.ring : at) * a_.chunk_bytes;
   }
   CONVX_DEVICE void advance() {
     if (++current_ == a_.ring) current_ = 0, phase_ ^= 1;
   }
 
  private:
-  const Arguments<T>& a_;
+  const Arguments& a_;
   const Share& share_;
   unsigned char* ring_;
   BlockStages<kMostRing> stages_;

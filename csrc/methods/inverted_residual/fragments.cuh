@@ -1,6 +1,7 @@
 // Fragments of products by mma.sync. A step of the depth is 16 channels; packed filters (pack.cuh) are in the
 // order in which lanes read them.
 #pragma once
+#include "platform/gpu/fragments.h"
 #include "platform/gpu/mma.h"
 
 namespace convx::inverted_residual {
@@ -9,6 +10,7 @@ namespace convx::inverted_residual {
 struct PairFilters {
   uint32_t word[4];
 
+  PairFilters() = default;
   CONVX_DEVICE explicit PairFilters(const unsigned char* lanes_own) {
     const auto read = *reinterpret_cast<const Vector<uint32_t, 4>*>(lanes_own);
     CONVX_UNROLL

@@ -32,6 +32,11 @@ constexpr int64_t fragment_pitch(int64_t bytes) {
   return bytes % 32 == 0 && bytes > 32 ? bytes + 16 : bytes;
 }
 
+// Of every block of a cluster a share of the sums of its warps' pairs of tiles; none of one block.
+inline int64_t exchange_bytes(int64_t pairs_of_sums, int64_t ranks) {
+  return ranks > 1 ? divide_up(pairs_of_sums, ranks) * ranks * kPairSumsBytes : 0;
+}
+
 // All elements have 2 bytes.
 struct Geometry {
   int64_t depth, out_channels, chunks;  // channels rounded up to what products take
@@ -86,11 +91,9 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.places_at = g.ring_at + g.ring * g.chunk_bytes;
   g.barriers_at = g.places_at + g.window_tiles * kMatrix * 8;
   g.exchange_at = g.barriers_at + round_up(kMostRing * 8, 16);
-  // Of every rank a share of the sums of a warp's pairs of tiles.
   const Shape& shape = kShapes[p.stride - 1][t.shape];
-  const int64_t pairs_of_sums = t.warps() * shape.tiles_down * (shape.tiles_across / 2);
   g.shared_bytes =
-      g.exchange_at + (t.ranks > 1 ? divide_up(pairs_of_sums, t.ranks) * t.ranks * kPairSumsBytes : 0);
+      g.exchange_at + exchange_bytes(t.warps() * shape.tiles_down * (shape.tiles_across / 2), t.ranks);
   return g;
 }
 

@@ -9,7 +9,6 @@
 #pragma once
 #include "methods/inverted_residual/depthwise.cuh"
 #include "methods/inverted_residual/expand.cuh"
-#include "methods/inverted_residual/filters.cuh"
 #include "methods/inverted_residual/patches.cuh"
 #include "methods/inverted_residual/project.cuh"
 #include "platform/gpu/overlap.h"
@@ -25,7 +24,7 @@ block_kernel(Arguments<T> a) {
   const bool is_shared = kHasClusters && Form::kShape.shares && a.by_ranks.divisor > 1;
   if (is_shared) cluster_arrive();
   const Window window = window_of<T, Form>(a, blockIdx.x);
-  FilterRing<T> filters(a, share, shared);
+  FilterRing<Arguments<T> > filters(a, share, shared);
   list_places(a, window, reinterpret_cast<Place*>(shared + a.places_at));
   if (window.count < window.height * window.width) clear_windows(a, shared + a.window_at);
   take_turn();

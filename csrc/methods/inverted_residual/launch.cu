@@ -1,7 +1,17 @@
+#include "methods/inverted_residual/banded/banded.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/platform.h"
 
 namespace convx::inverted_residual {
+
+namespace banded {
+extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                         Stream);
+extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                          Stream);
+}  // namespace banded
 
 template <class T>
 void launch_typed(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
@@ -15,16 +25,30 @@ extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const
 extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
                                           Stream);
 
+template <class T>
+void launch(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {
+  if (plan.candidate == banded::kCandidate) return banded::launch_typed<T>(plan, problem, pointers, stream);
+  launch_typed<T>(plan, problem, pointers, stream);
+}
+
+template <class T>
+void pack(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed, Stream stream) {
+  const BlockWeights& all = *static_cast<const BlockWeights*>(weights);
+  if (plan.candidate == banded::kCandidate) {
+    return banded::pack_typed<T>(plan, problem, all, packed, stream);
+  }
+  pack_typed<T>(plan, problem, all, packed, stream);
+}
+
 void launch_gpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {
-  if (problem.dtype == DType::bfloat16) return launch_typed<bfloat16>(plan, problem, pointers, stream);
-  launch_typed<float16>(plan, problem, pointers, stream);
+  const auto run = problem.dtype == DType::bfloat16 ? launch<bfloat16> : launch<float16>;
+  run(plan, problem, pointers, stream);
 }
 
 void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed,
                       Stream stream) {
-  const BlockWeights& all = *static_cast<const BlockWeights*>(weights);
-  if (problem.dtype == DType::bfloat16) return pack_typed<bfloat16>(plan, problem, all, packed, stream);
-  pack_typed<float16>(plan, problem, all, packed, stream);
+  const auto run = problem.dtype == DType::bfloat16 ? pack<bfloat16> : pack<float16>;
+  run(plan, problem, weights, packed, stream);
 }
 
 }  // namespace convx::inverted_residual

@@ -129,14 +129,7 @@ template <class T>
 void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, void* packed, Stream stream) {
   const Tiling t = tiling_of(plan);
   const Geometry g = geometry_of(p, t);
-  const auto typed = [](const void* pointer) { return static_cast<const T*>(pointer); };
-  PackArguments<T> a{};
-  a.expand = typed(w.expand), a.expand_bias = typed(w.expand_bias);
-  a.depthwise = typed(w.depthwise), a.depthwise_bias = typed(w.depthwise_bias);
-  a.project = typed(w.project), a.project_bias = typed(w.project_bias);
-  a.packed = static_cast<unsigned char*>(packed);
-  a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
-  a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
+  PackArguments<T> a = weights_of<T>(p, w, packed);
   a.chunk = number(t.chunk), a.chunks = number(g.chunks), a.depth_steps = number(g.depth / kMatrix);
   a.pairs = number(t.chunk / kMatrix), a.out_pairs = number(g.out_channels / kMatrix);
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);

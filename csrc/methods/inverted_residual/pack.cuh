@@ -1,6 +1,7 @@
 // Writes a block's filters in the order in which the kernel's stages read them; see geometry.h.
 #pragma once
 #include "platform/gpu/platform.h"
+#include "problem/block_problem.h"
 
 namespace convx::inverted_residual {
 
@@ -14,6 +15,21 @@ struct PackArguments {
   int chunk, chunks, depth_steps, pairs, out_pairs;
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
 };
+
+// What all packings are told.
+template <class T>
+PackArguments<T> weights_of(const BlockProblem& p, const BlockWeights& w, void* packed) {
+  const auto number = [](int64_t value) { return static_cast<int>(value); };
+  const auto typed = [](const void* pointer) { return static_cast<const T*>(pointer); };
+  PackArguments<T> a{};
+  a.expand = typed(w.expand), a.expand_bias = typed(w.expand_bias);
+  a.depthwise = typed(w.depthwise), a.depthwise_bias = typed(w.depthwise_bias);
+  a.project = typed(w.project), a.project_bias = typed(w.project_bias);
+  a.packed = static_cast<unsigned char*>(packed);
+  a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
+  a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
+  return a;
+}
 
 // The filter value that is `element` of a pair of tiles, a step of the depth: filters is (outputs, depth).
 template <class T>

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "methods/inverted_residual/banded/banded.h"
 #include "methods/inverted_residual/inverted_residual.h"
+#include "methods/inverted_residual/ranks.h"
 #include "methods/inverted_residual/shape.h"
 #include "plan/append_fastest.h"
 
@@ -12,7 +14,8 @@ namespace {
 constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
 constexpr int64_t kMostTileSide = 32;         // results
 constexpr size_t kMostOfShape = 4;            // plans
-constexpr int64_t kMostRanks = 8;             // blocks of a cluster that any GPU with clusters can place
+constexpr size_t kMostBanded = 800;
+constexpr int64_t kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 
 Support supports(const BlockProblem& p, const DeviceTraits& device) {
   const auto number = [](int64_t value) { return std::to_string(value); };
@@ -143,20 +146,6 @@ std::vector<int64_t> tile_sides(int64_t size, int64_t strip) {
   return sides;
 }
 
-// Of how many blocks a cluster can be that share a tile's chunks.
-std::vector<int64_t> possible_ranks(const DeviceTraits& device, const Shape& shape, const Geometry& of_one) {
-  std::vector<int64_t> found = {1};
-  if (device.architecture < 90 || !shape.shares) return found;
-  for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
-    const bool all_have_some = (ranks - 1) * divide_up(of_one.chunks, ranks) < of_one.chunks;
-    // A cluster is of neighbouring multiprocessors, 16 or so: others than powers of two leave some of them
-    // idle.
-    const int64_t room = (ranks & (ranks - 1)) == 0 ? device.multiprocessors : device.multiprocessors * 3 / 4;
-    if (all_have_some && of_one.blocks * ranks <= room) found.push_back(ranks);
-  }
-  return found;
-}
-
 void append_plan(const BlockProblem& p, const DeviceTraits& device, Tiling t, std::vector<Plan>& plans) {
   // Two chunks ahead, unless that much memory has fewer blocks on a multiprocessor.
   t.ahead = 2;
@@ -169,7 +158,6 @@ void append_plan(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
   }
   if (fitting(device, t, g) < 1 || g.blocks >= kLimit) return;
   Plan plan;
-  plan.method = &method;
   plan.tiling = {{"shape", t.shape},           {"tile_height", t.tile_height},
                  {"tile_width", t.tile_width}, {"chunk", t.chunk},
                  {"warps_down", t.warps_down}, {"warps_across", t.warps_across},
@@ -191,7 +179,9 @@ void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
     for (t.chunk = 16; t.chunk <= 64; t.chunk *= 2) {
       if (t.chunk / 2 >= p.expanded_channels && t.chunk > 16) continue;
       t.ranks = 1;
-      for (const int64_t ranks : possible_ranks(device, shape, geometry_of(p, t))) {
+      const Geometry of_one = geometry_of(p, t);
+      for (const int64_t ranks :
+           possible_ranks(device, of_one.chunks, shape.shares ? of_one.blocks : kLimit)) {
         t.ranks = ranks;
         append_plan(p, device, t, plans);
       }
@@ -215,6 +205,8 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
     }
     append_fastest(plans, std::move(some), kMostOfShape);
   }
+  append_fastest(plans, banded::candidates(p, device), kMostBanded);
+  for (Plan& plan : plans) plan.method = &method;
   return plans;
 }
 

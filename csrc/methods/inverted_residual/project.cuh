@@ -1,9 +1,8 @@
 // The last product: sums of all output channels, in registers over all chunks, then the result.
 #pragma once
-#include "methods/inverted_residual/activations.cuh"
 #include "methods/inverted_residual/arguments.cuh"
-#include "methods/inverted_residual/fragments.cuh"
-#include "platform/gpu/cluster.h"
+#include "methods/inverted_residual/exchange.cuh"
+#include "methods/inverted_residual/store.cuh"
 
 namespace convx::inverted_residual {
 
@@ -54,46 +53,9 @@ struct Sums {
     }
   }
 
-  // Of the sums that the blocks of a cluster have of the same results, each block gets every so many, and
-  // adds them up in the order of the ranks. They are pushed to who adds them: one way through the network,
-  // where fetching them takes two.
   template <int Lanes, class T>
   CONVX_DEVICE void exchange(const Arguments<T>& a, const Share& share, unsigned char* shared, int lane) {
-    const int ranks = static_cast<int>(a.by_ranks.divisor);
-    using Half = Vector<float, 4>;
-    Half* const lanes_own = reinterpret_cast<Half*>(shared + a.exchange_at) + lane;
-    const auto halves = [&](int place, int rank) {
-      return lanes_own + (static_cast<int>(a.by_ranks.quotient(place)) * ranks + rank) * 2 * Lanes;
-    };
-    cluster_wait();  // the others have begun: their shared memory is theirs
-    CONVX_UNROLL
-    for (int i = 0; i < kTiles * kPairs; ++i) {
-      if (first_pair + i % kPairs >= a.out_pairs) continue;
-      const int place = first_place + i;
-      Half* const to = in_block(halves(place, share.rank), static_cast<int>(a.by_ranks.remainder(place)));
-      const PairSums& sums = of[i / kPairs][i % kPairs];
-      CONVX_UNROLL
-      for (int half = 0; half < 2; ++half) to[half * Lanes] = sums.half(half);
-    }
-    cluster_arrive();
-    cluster_wait();
-    CONVX_UNROLL
-    for (int i = 0; i < kTiles * kPairs; ++i) {
-      const int place = first_place + i;
-      if (first_pair + i % kPairs >= a.out_pairs || !is_own(a, share.rank, i)) continue;
-      PairSums& sums = of[i / kPairs][i % kPairs];
-      sums = PairSums(halves(place, 0)[0], halves(place, 0)[Lanes]);
-      CONVX_NO_UNROLL
-      for (int rank = 1; rank < ranks; ++rank) {
-        sums += PairSums(halves(place, rank)[0], halves(place, rank)[Lanes]);
-      }
-    }
-  }
-
-  // Whether the block has the sums of a pair of tiles.
-  template <class T>
-  CONVX_DEVICE bool is_own(const Arguments<T>& a, int rank, int pair) const {
-    return !Form::kShape.shares || static_cast<int>(a.by_ranks.remainder(first_place + pair)) == rank;
+    exchange_sums<Lanes>(a, of, first_pair, first_place, share.rank, shared, lane);
   }
 
   template <int Lanes, class T>
@@ -117,31 +79,12 @@ struct Sums {
         CONVX_UNROLL
         for (int j = 0; j < kPairs; ++j) {
           if (first_channel + j * 16 >= a.out_channels) break;
-          if (!is_own(a, rank, i * kPairs + j)) continue;
+          if (Form::kShape.shares && !has_sums(a, rank, first_place + i * kPairs + j)) continue;
           const int channel = first_channel + j * 16;
           store_four(a, bound, of[i][j], half, residual + channel, a.result + place + channel);
         }
       }
     }
-  }
-
-  template <class T>
-  CONVX_DEVICE static void store_four(const Arguments<T>& a, const Bound<T>& bound, PairSums sums, int half,
-                                      const T* residual, T* to) {
-    if (a.has_residual) {  // no activation then
-      const auto four = *reinterpret_cast<const Vector<T, 4>*>(residual);
-      CONVX_UNROLL
-      for (int k = 0; k < 4; ++k) sums.at(half, k) += widen(four.element[k]);
-    }
-    Vector<uint32_t, 2> words;
-    CONVX_UNROLL
-    for (int k = 0; k < 2; ++k) {
-      const float low = sums.at(half, 2 * k), high = sums.at(half, 2 * k + 1);
-      words.element[k] = a.output_activation == Activation::none
-                             ? narrow_pair<T>(low, high)
-                             : activated_pair<T, Inside::relu>(low, high, bound);
-    }
-    store_whole<uint32_t, 2>(reinterpret_cast<uint32_t*>(to), words);
   }
 };
 

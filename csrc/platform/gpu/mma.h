@@ -197,22 +197,30 @@ CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragme
 #endif
 }
 
-// An operand of multiply_fragments<32> from shared memory, of 16 bits: 16 rows of 32 bytes, aligned to 16.
-// Value 2 * slot + half of word w is of the depth's channel 8 * w + 2 * slot + half. row: the lane's own,
-// lane % 16, 16 bytes further for lanes from 16 on. What was written there comes before a barrier: loads and
-// stores beside this one may pass it.
-CONVX_DEVICE void load_rows(const void* row, uint32_t (&a)[4]) {
-#if defined(CONVX_SIMT)
-  const simt::Given<32, const void*> given(row);
-  const int lane = threadIdx.x % 32;
-  for (int word = 0; word < 4; ++word) {
-    a[word] = static_cast<const uint32_t*>(given.from(8 * word + lane / 4))[lane % 4];
+// The first of a row of products, which others follow: sum = first + a * b.
+template <int Lanes, class T>
+CONVX_DEVICE void begin_fragments(float (&sum)[4], const float (&first)[4],
+                                  const uint32_t (&a)[Fragment<Lanes>::kWordsA], uint32_t b0, uint32_t b1) {
+#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same<T, bfloat16>::value) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %11, %12, %13};"
+        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(first[0]), "f"(first[1]),
+          "f"(first[2]), "f"(first[3]));
+    return;
+  } else if constexpr (std::is_same<T, float16>::value) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %11, %12, %13};"
+        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(first[0]), "f"(first[1]),
+          "f"(first[2]), "f"(first[3]));
+    return;
   }
-#elif defined(CONVX_CUDA) && defined(__CUDA_ARCH__)
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
 #endif
+  CONVX_UNROLL
+  for (int i = 0; i < 4; ++i) sum[i] = first[i];
+  multiply_fragments<Lanes, T>(sum, a, b0, b1);
 }
 
 }  // namespace convx

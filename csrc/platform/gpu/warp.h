@@ -5,15 +5,20 @@
 namespace convx {
 
 #if defined(CONVX_SIMT)
-// block_barrier, warp_barrier<Lanes>, shuffle<Lanes>, shuffle_xor<Lanes>: see tests/host/simt/simt.h, which
-// checks that every lane arrives and that no source lies outside the warp.
+// block_barrier, block_barrier_any, warp_barrier<Lanes>, shuffle<Lanes>, shuffle_xor<Lanes>: see
+// tests/host/simt/simt.h, which checks that every lane arrives and that no source lies outside the warp.
 using simt::block_barrier;
+using simt::block_barrier_any;
 using simt::shuffle;
 using simt::shuffle_xor;
 using simt::warp_barrier;
 #elif defined(CONVX_CUDA)
 CONVX_DEVICE void block_barrier() {
   __syncthreads();
+}
+// Whether it is true of any of the block's threads.
+CONVX_DEVICE bool block_barrier_any(bool vote) {
+  return __syncthreads_or(vote) != 0;
 }
 // Orders the warp's shared-memory accesses before and after it.
 template <int Lanes>
@@ -31,6 +36,9 @@ CONVX_DEVICE T shuffle_xor(T value, int mask) {
 #else
 CONVX_DEVICE void block_barrier() {
   __syncthreads();
+}
+CONVX_DEVICE bool block_barrier_any(bool vote) {
+  return __syncthreads_or(vote) != 0;
 }
 template <int Lanes>
 CONVX_DEVICE void warp_barrier() {

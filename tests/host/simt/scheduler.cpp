@@ -47,8 +47,9 @@ struct Thread {
   detail::Carried given[2];
   std::vector<std::pair<Copy, int>> copies;  // that are not all taken, and the groups that they are of
   size_t copies_taken = 0;
-  int groups = 0;    // that are committed
-  int arrivals = 0;  // at the cluster's barrier, that are not waited for
+  int groups = 0;                  // that are committed
+  int arrivals = 0;                // at the cluster's barrier, that are not waited for
+  bool vote = false, any = false;  // at the block's barrier: the own, and whether one's was yes
 };
 
 struct Machine {
@@ -216,7 +217,12 @@ void run_block(int rank) {
     const int waiting = meet(first, m.count, "block");
     if (waiting < 0 || m.threads[waiting].state == State::at_cluster_barrier) return;
     race::block_barrier(rank);
-    for (int i = first; i < first + m.count; ++i) m.threads[i].state = State::ready;
+    bool any = false;
+    for (int i = first; i < first + m.count; ++i) any |= m.threads[i].vote;
+    for (int i = first; i < first + m.count; ++i) {
+      m.threads[i].state = State::ready;
+      m.threads[i].any = any, m.threads[i].vote = false;
+    }
   }
 }
 
@@ -231,6 +237,7 @@ void run_cluster() {
     m.threads[i].copies.clear();
     m.threads[i].copies_taken = 0;
     m.threads[i].groups = m.threads[i].arrivals = 0;
+    m.threads[i].vote = false;
     m.threads[i].fiber.start(thread_main, i);
   }
   std::vector<int> order;
@@ -344,6 +351,13 @@ void require_turn(const char* name) {
 
 void block_barrier(const char* file, int line) {
   wait(State::at_block_barrier, file, line);
+}
+
+bool block_barrier_any(bool vote, const char* file, int line) {
+  Thread& thread = machine().threads[machine().current];
+  thread.vote = vote;
+  wait(State::at_block_barrier, file, line);
+  return thread.any;
 }
 
 void cluster_arrive() {

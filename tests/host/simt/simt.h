@@ -84,6 +84,7 @@ void* in_block(const void* place, int rank, const char* file, int line);
 }  // namespace detail
 
 void block_barrier(SIMT_SITE);
+bool block_barrier_any(bool vote, SIMT_SITE);
 
 // The two halves of the barrier of a cluster's threads. What a thread has accessed before it arrives is
 // ordered before what others access once they have waited.

@@ -1,0 +1,69 @@
+// An inverted residual block in one kernel whose three convolutions are all products on matrix units: the
+// depthwise one of each channel apart, by bands of taps (filter.cuh). The expanded tensor and what it is
+// filtered to lie in shared memory as planes of rows, a chunk of channels at a time.
+//
+// A block of threads makes a tile of results of one image, all output channels. In step t it does three
+// things that do not depend on one another, with one barrier a step: expands chunk t, filters chunk t - 1,
+// projects chunk t - 2 into sums that stay in registers; as the kernel for any tile does (kernel.cuh), whose
+// depthwise stage takes four times the instructions.
+#pragma once
+#include "methods/inverted_residual/banded/expand.cuh"
+#include "methods/inverted_residual/banded/filter.cuh"
+#include "methods/inverted_residual/banded/project.cuh"
+#include "methods/inverted_residual/filters.cuh"
+#include "platform/gpu/overlap.h"
+
+namespace convx::inverted_residual::banded {
+
+template <int Lanes, class T, class Form>
+CONVX_KERNEL((Form::kWarps * Lanes), Form::kBlocks)
+banded_kernel(Arguments<T> a) {
+  CONVX_SKIP_OTHER_WARPS(Lanes);
+  CONVX_DYNAMIC_SHARED(shared);
+  const int warp = threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
+  const int rank = static_cast<int>(a.by_ranks.remainder(blockIdx.x)), first_chunk = rank * a.rank_chunks;
+  const Share share = {rank, first_chunk, min(a.rank_chunks, a.chunks - first_chunk)};
+  const bool is_shared = kHasClusters && a.by_ranks.divisor > 1;
+  if (is_shared) cluster_arrive();
+  const Window window = window_of<T, Form>(a, blockIdx.x);
+  FilterRing<Arguments<T> > filters(a, share, shared);
+  take_turn();
+  const Source<T, Form> source(a, window, warp, lane);
+  unsigned char* const results = shared + 2 * Form::kWindowBytes;
+  const Expand<T, Form> expand(a, window, shared, warp, lane);
+  const Filter<T, Form> filter(a, shared, results, warp, lane);
+  Sums<Form> sums(a, results, rank, warp, lane);
+  const SharedPlace ring = shared_place(shared + a.ring_at + lane * 16);
+  const bool is_non_finite = source.has_non_finite();
+  bool found = false;
+  CONVX_NO_UNROLL
+  for (int step = 0; step < share.chunks + 2; ++step) {
+    filters.wait(step);
+    // Whether there are infinities or NaN in the chunk that is filtered now.
+    const bool is_exact = block_barrier_any(found);
+    filters.fetch(step + a.ahead);
+    // Chunks, and so the buffers between stages, alternate.
+    const int own = step & 1, other = own ^ 1;
+    if (step < share.chunks) {
+      const SharedPlace stage = ring + filters.stage_at(0);
+      found = expand(a, source, stage, lane, own * Form::kWindowBytes);
+      found = found || is_non_finite ||
+              *reinterpret_cast<const int*>(shared + a.ring_at + filters.stage_at(0) + a.non_finite_at) != 0;
+    }
+    if (step >= 1 && step <= share.chunks) {
+      const int window_at = other * Form::kWindowBytes, filtered_at = other * Form::kFilteredBytes;
+      if (is_exact) {
+        filter.exactly(a, window, shared + a.ring_at + filters.stage_at(1), shared + window_at,
+                       results + filtered_at, (share.first + step - 1) * Form::kChunk);
+      } else {
+        filter(a, ring + filters.stage_at(1) - lane * 16, window_at, filtered_at);
+      }
+    }
+    if (step >= 2) sums.add(a, ring + filters.stage_at(2), own * Form::kFilteredBytes);
+    filters.advance();
+  }
+  if (is_shared) sums.exchange(a, rank, shared, lane);
+  sums.store(a, window, rank, lane);
+}
+
+}  // namespace convx::inverted_residual::banded
