@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from build_tools import targets
@@ -22,20 +23,21 @@ def compiled(source: Path, folder: Path, command: list[str], reports: bool = Fal
 def link(torch: Torch, kernels: list[Made], libraries: list[str], library: Path) -> None:
     """Compiles all that is missing, the planner too, and links the library; says how large it is."""
     host = [*cxx(), "-fPIC", *targets.CXX_FLAGS]
-    operators = [*host, f"-isystem{torch.root / 'include'}", *targets.STABLE_ABI, *targets.GPU_DEFINES]
-    planner = [compiled(path, HOST, [*host, "-fvisibility=default"]) for path in targets.planner_sources()]
-    parts = [*kernels, *(compiled(path, HOST, operators) for path in targets.gpu_host_sources())]
-    plan = HOST / "libconvx_plan.so"
-    torch_libraries = [f"-L{torch.root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
     shared = [*cxx(), "-shared", *targets.LINK_FLAGS]
-    plan_objects, objects = [each.output for each in planner], [each.output for each in parts]
-    links = [
-        Made(plan, [*shared, *map(str, plan_objects), "-o", str(plan)], plan_objects),
-        Made(
-            library,
-            [*shared, *map(str, [*objects, plan]), *torch_libraries, *libraries, "-o", str(library)],
-            [*objects, plan],
-        ),
-    ]
-    make([*kernels, *planner, *parts[len(kernels) :], *links], library.parent)
+    # Linked and never run, so not optimized: setup.py compiles it as users have it.
+    quick = [*host, "-fvisibility=default", "-O0"]
+    planner = [compiled(path, HOST, quick) for path in targets.planner_sources()]
+    plan = _linked(HOST / "libconvx_plan.so", shared, planner)
+    flags = [*host, f"-isystem{torch.root / 'include'}", *targets.STABLE_ABI, *targets.GPU_DEFINES]
+    operators = [compiled(path, HOST, flags) for path in targets.gpu_host_sources()]
+    # By themselves, with records of their own: they are the same for CUDA and for HIP.
+    make([*planner, plan, *operators], HOST)
+    torch_libraries = [f"-L{torch.root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    whole = _linked(library, shared, [*kernels, *operators, plan], [*torch_libraries, *libraries])
+    make([*kernels, whole], library.parent)
     print(f"{library}: {library.stat().st_size / 2**20:.1f} MiB")
+
+
+def _linked(library: Path, command: list[str], parts: list[Made], libraries: Sequence[str] = ()) -> Made:
+    objects = [each.output for each in parts]
+    return Made(library, [*command, *map(str, objects), *libraries, "-o", str(library)], objects)
