@@ -131,7 +131,13 @@ def is_valid(problem: Problem) -> bool:
     return True
 
 
-def covering(values: Values, seed: int) -> list[Problem]:
+def products(problem: Problem) -> int:
+    """Of a depthwise problem, by all of the filter's elements at every pixel."""
+    count: int = problem["batch"] * problem["channels"] * problem.get("multiplier", 1)
+    return count * math.prod(problem["filter"]) * math.prod(problem["size"])
+
+
+def covering(values: Values, seed: int, most_products: float = math.inf) -> list[Problem]:
     """Rows that hold every pair of values of two properties that can occur together; always the same."""
     source = random.Random(seed)
     names = list(values)
@@ -149,7 +155,9 @@ def covering(values: Values, seed: int) -> list[Problem]:
         gain = 0
         for _ in range(60):
             problem = {name: source.choice(values[name]) for name in names} | {a: x, b: y}
-            if is_valid(problem) and len(pairs_of(problem) & wanted) > gain:
+            if not is_valid(problem) or (most_products < math.inf and products(problem) > most_products):
+                continue
+            if len(pairs_of(problem) & wanted) > gain:
                 best, gain = problem, len(pairs_of(problem) & wanted)
         if best is None:  # such as no padding and a filter larger than the input
             wanted.discard(((a, x), (b, y)))
