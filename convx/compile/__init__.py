@@ -8,9 +8,8 @@ convx.optimize what became of its network.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
-
-from torch._dynamo.backends import registry
+import sys
+from importlib.metadata import EntryPoint, entry_points
 
 ENTRY = EntryPoint("convx", "convx.compile.backend:convx", "torch_dynamo_backends")
 
@@ -18,5 +17,10 @@ ENTRY = EntryPoint("convx", "convx.compile.backend:convx", "torch_dynamo_backend
 def register() -> None:
     """Makes the backend known, which is loaded when it is asked for: as the entry point of pyproject.toml
     does, which a checkout on the path does not have. Kept as torch keeps those, which registers what it loads
-    and is to meet the name once."""
+    and is to meet the name once. Not imported for an installed convx, which torch finds itself: its compiler
+    takes a second."""
+    if "torch._dynamo" not in sys.modules and ENTRY in entry_points(group=ENTRY.group):
+        return
+    from torch._dynamo.backends import registry
+
     registry._BACKENDS.setdefault(ENTRY.name, ENTRY)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.eval_frame import OptimizedModule
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._pytree import tree_map
 
@@ -251,6 +250,8 @@ def _compiled_if_faster(
 
 def _uncompiled(model: nn.Module) -> nn.Module:
     """What torch.compile has wrapped."""
+    from torch._dynamo.eval_frame import OptimizedModule  # with what torch.compile needs: a second
+
     return _uncompiled(model._orig_mod) if isinstance(model, OptimizedModule) else model
 
 

@@ -107,6 +107,24 @@ def test_the_backend_is_known(tmp_path: Path) -> None:
         assert done.stdout.strip() == "convx.compile.backend", done.stderr
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_an_import_leaves_torchs_compiler_where_torch_finds_the_backend(is_installed: bool) -> None:
+    """It takes as long to import as torch does; a checkout on the path has to tell it of the backend."""
+    entry = convx.compile.ENTRY
+    fields = (entry.name, entry.value, entry.group)
+    program = (
+        "import importlib.metadata as metadata, sys\n"
+        f"own = [metadata.EntryPoint(*{fields})] * {is_installed}\n"
+        "metadata.entry_points = lambda group: metadata.EntryPoints(own).select(group=group)\n"
+        "import convx\n"
+        "print('torch._dynamo' in sys.modules)\n"
+        "from torch._dynamo import lookup_backend\n"
+        "print(lookup_backend('convx').__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == [str(not is_installed), "convx.compile.backend"], done.stderr
+
+
 @in_parts
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
