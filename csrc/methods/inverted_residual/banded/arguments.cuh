@@ -6,6 +6,13 @@
 
 namespace convx::inverted_residual::banded {
 
+// Of a network's first convolution; see patches.h. Sizes are in values, pitch in bytes.
+struct PatchArguments {
+  int taps, stride, channels, height, line;  // line: of a row of the image
+  int lead, run, rows, pitch;
+  FastDivide by_pieces, by_run_pairs;
+};
+
 // Sizes are in elements, places in shared memory (…_at) in bytes; see geometry.h.
 template <class T>
 struct Arguments {
@@ -21,6 +28,7 @@ struct Arguments {
   int result_tiles, warps_down;
   int expand_bias_at, depthwise_at, depthwise_bias_at, project_at, non_finite_at, chunk_bytes;
   int ring_at, ring, ahead, barriers_at, exchange_at;
+  PatchArguments patches;
 };
 
 // A block's tile of results, and the first pixel of its window, which may be outside the image.

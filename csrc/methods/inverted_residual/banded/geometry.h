@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "methods/inverted_residual/banded/patches.h"
 #include "methods/inverted_residual/banded/shape.h"
 #include "methods/inverted_residual/geometry.h"
 
@@ -17,7 +18,7 @@ struct Tiling {
 };
 
 struct Geometry {
-  int64_t chunk, chunks, rank_chunks, out_pairs, warps;
+  int64_t chunk, chunks, rank_chunks, out_pairs, warps, window_rows;
   int64_t tiles_down, tiles_across, blocks;
   int64_t result_tiles, warps_down;  // of 16 results
   // Packed filters: of a chunk its 1x1 filters and bias, its depthwise filters and bias, the 1x1 filters that
@@ -42,10 +43,10 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   const Shape& shape = kShapes[p.stride - 1][t.shape];
   const int filter = static_cast<int>(p.filter), stride = static_cast<int>(p.stride);
   Geometry g{};
-  g.chunk = chunk_of(shape, filter), g.chunks = divide_up(p.expanded_channels, g.chunk);
+  g.chunk = shape.chunk, g.chunks = divide_up(p.expanded_channels, g.chunk);
   g.rank_chunks = divide_up(g.chunks, t.ranks);
   g.out_pairs = divide_up(p.out_channels, kMatrix);
-  g.warps = warps_of(shape, filter, stride);
+  g.warps = warps_of(shape, filter, stride), g.window_rows = g.warps * rows_of_warp(shape, stride);
   g.tiles_down = divide_up(p.out_height, t.tile_height);
   g.tiles_across = divide_up(p.out_width, static_cast<int64_t>(tile_width(filter, stride)));
   g.blocks = p.batch * g.tiles_down * g.tiles_across * t.ranks;

@@ -15,6 +15,20 @@
 
 namespace convx::inverted_residual::banded {
 
+// rows: room in shared memory that is not yet used for anything else.
+template <class T, class Form>
+CONVX_DEVICE Source<T, Form> source_of(const Arguments<T>& a, const Window& window, unsigned char* rows,
+                                       int warp, int lane) {
+  if constexpr (Form::kPatches) {
+    Source<T, Form>::fetch_rows(a, window, rows);
+    wait_copies<0>();
+    block_barrier();
+    return Source<T, Form>(a, window, rows, warp, lane);
+  } else {
+    return Source<T, Form>(a, window, warp, lane);
+  }
+}
+
 template <int Lanes, class T, class Form>
 CONVX_KERNEL((Form::kWarps * Lanes), Form::kBlocks)
 banded_kernel(Arguments<T> a) {
@@ -28,8 +42,8 @@ banded_kernel(Arguments<T> a) {
   const Window window = window_of<T, Form>(a, blockIdx.x);
   FilterRing<Arguments<T> > filters(a, share, shared);
   take_turn();
-  const Source<T, Form> source(a, window, warp, lane);
   unsigned char* const results = shared + 2 * Form::kWindowBytes;
+  const auto source = source_of<T, Form>(a, window, results, warp, lane);
   const Expand<T, Form> expand(a, window, shared, warp, lane);
   const Filter<T, Form> filter(a, shared, results, warp, lane);
   Sums<Form> sums(a, results, rank, warp, lane);

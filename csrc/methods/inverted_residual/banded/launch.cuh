@@ -30,6 +30,16 @@ inline int number(int64_t value) {
   return static_cast<int>(value);
 }
 
+template <class T, int Filter, int Stride, Inside kInside, bool Bounded, int At, bool Patches>
+void start_form(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
+  constexpr int kLanes = 32;
+  Grid grid;
+  grid.x = static_cast<uint32_t>(g.blocks), grid.cluster = static_cast<uint32_t>(t.ranks);
+  launch_in_turn(banded_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside, Bounded, Patches> >,
+                 "inverted_residual banded", grid, static_cast<uint32_t>(g.warps * kLanes),
+                 static_cast<uint32_t>(g.shared_bytes), stream, arguments);
+}
+
 template <class T>
 Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry& g,
                           const Pointers& pointers) {
@@ -40,7 +50,8 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   a.result = static_cast<T*>(pointers.result);
   a.has_residual = p.has_residual;
   a.activation = p.activation, a.output_activation = p.output_activation;
-  a.channels = number(p.channels), a.height = number(p.height), a.width = number(p.width);
+  a.channels = number(p.channels);
+  a.height = number(p.expanded_height), a.width = number(p.expanded_width);
   a.out_height = number(p.out_height), a.out_width = number(p.out_width);
   a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_pairs);
   a.by_ranks = divide_by(t.ranks);
@@ -52,6 +63,15 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
   a.depthwise_bias_at = number(g.depthwise_bias_at), a.project_at = number(g.project_at);
   a.non_finite_at = number(g.non_finite_at), a.chunk_bytes = number(g.chunk_bytes);
+  if (p.expand_filter > 1) {
+    const PatchGeometry patches = patch_geometry_of(p, g.window_rows);
+    PatchArguments& of = a.patches;
+    of.taps = number(p.expand_filter), of.stride = number(p.expand_stride), of.channels = number(p.channels);
+    of.height = number(p.height), of.line = number(p.width * p.channels);
+    of.lead = number(patches.lead), of.run = number(patches.run), of.rows = number(patches.rows);
+    of.pitch = number(patches.pitch), of.by_pieces = divide_by(patches.pieces);
+    of.by_run_pairs = divide_by(patches.run_pairs);
+  }
   a.ring_at = number(g.ring_at), a.ring = number(g.ring), a.ahead = number(t.ahead);
   a.barriers_at = number(g.barriers_at);
   return a;
@@ -60,16 +80,16 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
 template <class T, int Filter, int Stride, Inside kInside, bool Bounded, int At>
 void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
   if (t.shape != At) {
-    if constexpr (At + 1 < kShapeCounts[Stride - 1])
+    if constexpr (At + 1 < kShapeCount)
       return start<T, Filter, Stride, kInside, Bounded, At + 1>(t, g, arguments, stream);
-    throw std::logic_error("convx: no such shape of inverted_residual/banded");
+  } else if constexpr (has_filter(kShapes[Stride - 1][At], Filter)) {
+    if constexpr (has_patches(Filter, Stride, At)) {
+      if (arguments.patches.taps > 1)
+        return start_form<T, Filter, Stride, kInside, Bounded, At, true>(t, g, arguments, stream);
+    }
+    return start_form<T, Filter, Stride, kInside, Bounded, At, false>(t, g, arguments, stream);
   }
-  constexpr int kLanes = 32;
-  Grid grid;
-  grid.x = static_cast<uint32_t>(g.blocks), grid.cluster = static_cast<uint32_t>(t.ranks);
-  launch_in_turn(banded_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside, Bounded> >,
-                 "inverted_residual banded", grid, static_cast<uint32_t>(g.warps * kLanes),
-                 static_cast<uint32_t>(g.shared_bytes), stream, arguments);
+  throw std::logic_error("convx: no such shape of inverted_residual/banded");
 }
 
 template <class T, int Filter, int Stride>
@@ -107,10 +127,13 @@ void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, 
   a.pairs = number(g.chunk / kMatrix), a.out_pairs = number(g.out_pairs);
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
   a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  const PatchGeometry patches = patch_geometry_of(p, g.window_rows);
+  const PatchDepth depth = {number(p.expand_filter), number(p.channels), number(patches.lead),
+                            number(patches.run), number(patches.run_pairs)};
   Grid grid;
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_banded_kernel<T>, "inverted_residual banded's packing", grid, kPackThreads, 0, stream, a,
-                number(p.filter), number(g.depthwise_bias_at), number(g.non_finite_at));
+                depth, number(p.filter), number(g.depthwise_bias_at), number(g.non_finite_at));
 }
 
 }  // namespace convx::inverted_residual::banded

@@ -5,15 +5,29 @@
 
 namespace convx::inverted_residual::banded {
 
-// The filter value that is `element` of 16 outputs, a step of the depth: filters is (outputs, depth). A lane
-// has four neighbours of the depth.
+// Of a value of the depth of a network's first convolution (patches.h): its place among a filter's, -1 of
+// what counts as zero. The same where pixels are expanded, of one tap.
+struct PatchDepth {
+  int taps, channels, lead, run, run_pairs;
+
+  CONVX_DEVICE int of(int value) const {
+    if (taps == 1) return value;
+    const int row = value / 2 / run_pairs, in_run = value / 2 % run_pairs * 2 + value % 2 - lead;
+    if (row >= taps || in_run < 0 || in_run >= run) return -1;
+    return (in_run % channels * taps + row) * taps + in_run / channels;
+  }
+};
+
+// The filter value that is `element` of 16 outputs, a step of the depth: a lane has four
+// neighbours of the depth.
 template <class T>
-CONVX_DEVICE T expand_value(const T* filters, int outputs, int depth, int first_output, int first_depth,
-                            int element) {
+CONVX_DEVICE T expand_value(const PackArguments<T>& a, const PatchDepth& patch, int first_output,
+                            int first_depth, int element) {
   const int lane = element / 8, word = element / 2 % 4, half = element % 2;
   const int output = first_output + lane / 4 + word % 2 * 8;
-  const int channel = first_depth + lane % 4 * 4 + word / 2 * 2 + half;
-  return output < outputs && channel < depth ? filters[static_cast<int64_t>(output) * depth + channel] : T{};
+  const int place = patch.of(first_depth + lane % 4 * 4 + word / 2 * 2 + half);
+  if (output >= a.expanded_channels || place < 0 || place >= a.expand_depth) return T{};
+  return a.expand[static_cast<int64_t>(output) * a.expand_depth + place];
 }
 
 // Of a channel: in piece k neighbouring taps k - 1 and k of each row, zeros beside the first and the last.
@@ -29,7 +43,8 @@ CONVX_DEVICE uint32_t taps_word(const T* taps, int filter, int piece, int word) 
 // chunk; project's filters are in the order of the other kernels.
 template <class T>
 CONVX_KERNEL(kPackThreads, 1)
-pack_banded_kernel(PackArguments<T> a, int filter, int depthwise_bias_at, int non_finite_at) {
+pack_banded_kernel(PackArguments<T> a, PatchDepth patch, int filter, int depthwise_bias_at,
+                   int non_finite_at) {
   const int chunk = static_cast<int>(blockIdx.x), first = chunk * a.chunk;
   unsigned char* const to = a.packed + static_cast<int64_t>(chunk) * a.chunk_bytes;
   if (chunk == a.chunks) {
@@ -47,8 +62,7 @@ pack_banded_kernel(PackArguments<T> a, int filter, int depthwise_bias_at, int no
   T* const expand = reinterpret_cast<T*>(to);
   for (int i = threadIdx.x; i < a.pairs * a.depth_steps * 256; i += kPackThreads) {
     const int pair = i / 256 / a.depth_steps, step = i / 256 % a.depth_steps;
-    expand[i] =
-        expand_value(a.expand, a.expanded_channels, a.expand_depth, first + pair * 16, step * 16, i % 256);
+    expand[i] = expand_value(a, patch, first + pair * 16, step * 16, i % 256);
     look_at(widen(expand[i]));
   }
   // Of a lane's two channels, 8 apart, four sums begin with what lies together.

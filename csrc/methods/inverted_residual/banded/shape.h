@@ -21,28 +21,21 @@ struct Shape {
   int blocks;     // of eight warps that a multiprocessor is to have room for
 };
 
-constexpr int kShapeCounts[2] = {5, 5};
+constexpr int kShapeCount = 4;
 // By stride - 1.
-constexpr Shape kShapes[2][5] = {
-    {{2, 32, 2, 2, 14, 2},
-     {4, 32, 2, 3, 14, 1},
-     {4, 64, 2, 3, 7, 1},
-     {6, 64, 2, 3, 7, 1},
-     {12, 32, 1, 6, 7, 1}},
-    {{1, 32, 1, 2, 14, 2},
-     {2, 32, 1, 2, 14, 2},
-     {2, 32, 1, 4, 14, 1},
-     {4, 32, 1, 5, 14, 1},
-     {6, 32, 1, 6, 7, 1}},
+constexpr Shape kShapes[2][kShapeCount] = {
+    {{2, 32, 2, 2, 14, 2}, {4, 32, 2, 3, 14, 1}, {4, 64, 2, 3, 7, 1}, {6, 64, 2, 3, 7, 1}},
+    {{1, 32, 1, 2, 14, 2}, {2, 32, 1, 2, 14, 2}, {2, 32, 1, 4, 14, 1}, {6, 32, 1, 6, 7, 1}},
 };
 
 // Of tiles of one group of rows two channels are filtered at a time.
 constexpr bool is_flat(const Shape& shape, int stride) {
   return stride == 1 && shape.most_rows <= kGroupRows;
 }
-// Filters of 5 x 5 take three times the room.
-constexpr int chunk_of(const Shape& shape, int filter) {
-  return filter == 3 ? shape.chunk : 32;
+// Of a 5 x 5 filter, whose bands take three times the room and most of whose columns are its neighbours', the
+// kernels for any tile are faster on small images.
+constexpr bool has_filter(const Shape& shape, int filter) {
+  return filter == 3 || shape.most_rows > kGroupRows;
 }
 constexpr int window_rows(const Shape& shape, int filter, int stride) {
   return (shape.most_rows - 1) * stride + filter;
@@ -66,9 +59,16 @@ constexpr int filtered_pitch(const Shape& shape, int stride) {
   return (is_flat(shape, stride) || stride == 2 ? 1 : 2) * kGroupRows * kRowBytes + 16;
 }
 
-// One kernel of these. Bounded: the activation is, and what is expanded of finite values is finite.
-template <int Filter, int Stride, int At, Inside Activation, bool Bounded>
+// A network's first convolution can be the first product of this shape alone.
+constexpr bool has_patches(int filter, int stride, int at) {
+  return filter == 3 && stride == 1 && at == 0;
+}
+
+// One kernel of these. Bounded: the activation is, and what is expanded of finite values is finite. Patches:
+// a network's first convolution expands.
+template <int Filter, int Stride, int At, Inside Activation, bool Bounded, bool Patches>
 struct FormOf {
+  static constexpr bool kPatches = Patches;
   static constexpr Inside kInside = Activation;
   static constexpr bool kBounded = Bounded;
   static constexpr int kFilter = Filter, kStride = Stride;
@@ -78,7 +78,7 @@ struct FormOf {
   static constexpr int kWindowRows = kRows * kWarps;
   static constexpr int kWindowPitch = window_pitch(kShape, Filter, Stride);
   static constexpr int kFilteredPitch = filtered_pitch(kShape, Stride);
-  static constexpr int kChunk = chunk_of(kShape, Filter);
+  static constexpr int kChunk = kShape.chunk;
   static constexpr int kWindowBytes = kChunk * kWindowPitch;
   static constexpr int kFilteredBytes = kChunk * kFilteredPitch;
   static constexpr int kBlocks = kWarps > 8 ? 1 : kShape.blocks;
