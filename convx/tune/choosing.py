@@ -14,6 +14,7 @@ from convx.tune.records import Record
 from convx.tune.tuning import block_problems_of, problems_of
 
 _MOST = 8  # plans of a problem, beside torch's
+_MOST_OF_BLOCK = 12  # of two kernels whose predictions differ by as much as their times
 _ROUNDS = 5
 
 
@@ -25,11 +26,15 @@ def choose(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     problems, _ = problems_of(model, args, kwargs, ("forward",))
     chosen = []
     # Blocks last: their layers, which they are held against, have their plans then.
-    for problem, where in (*problems, *block_problems_of(model, args, kwargs)):
+    blocks = block_problems_of(model, args, kwargs)
+    for most, (problem, where) in (
+        *((_MOST, each) for each in problems),
+        *((_MOST_OF_BLOCK, each) for each in blocks),
+    ):
         device = _planning.device(where)
         record = records.remembered(problem, device)
         if record is None:
-            record = measured(problem, where, plans_of(problem, device, _MOST), _ROUNDS, {})
+            record = measured(problem, where, plans_of(problem, device, most), _ROUNDS, {})
             records.remember(record)
         chosen.append(record)
     return tuple(chosen)

@@ -61,6 +61,66 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     return found
 
 
+# Stride, channels, out: each fits no other shape than one of its own, but for wider ones.
+BANDED = [
+    (1, 24, 24),
+    (1, 40, 48),
+    (1, 64, 96),
+    (1, 96, 96),
+    (2, 16, 24),
+    (2, 32, 32),
+    (2, 32, 64),
+    (2, 96, 168),
+]
+
+
+def _is_of(kind: tuple[int, int, int], text: str) -> bool:
+    stride, channels, out = kind
+    return all(
+        f" {item} " in f" {text} " for item in (f"stride={stride}", f"channels={channels}", f"out={out}")
+    )
+
+
+def banded_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """So many of each kind, and of networks' first convolutions."""
+    take = random.Random(seed).choice
+    found = []
+    for stride, channels, out in BANDED * count:
+        found.append(
+            {
+                "dtype": take(["bfloat16", "float16"]),
+                "batch": take([1, 2]),
+                "channels": channels,
+                "expanded": take([20, 48, 72]),
+                "out": out,
+                "size": take([(1, 19), (9, 14), (15, 17), (17, 3)]),
+                # Small images with much to expand are not filtered by 5x5 so.
+                "filter": 3 if channels > 40 else take([3, 5]),
+                "stride": stride,
+                "residual": int(stride == 1 and channels == out and take([True, False])),
+                "activation": take(ACTIVATIONS),
+                "bias": take([0, 1, 1]),
+                "infinite": take([0, 0, 1]),
+            }
+        )
+    for channels, first_filter, first_stride in [(3, 3, 2), (1, 5, 2), (2, 3, 1)] * count:
+        found.append(
+            {
+                "dtype": take(["bfloat16", "float16"]),
+                "channels": channels,
+                "expanded": take([20, 48]),
+                "out": 24,
+                "size": (take([19, 30]), 32),
+                "expand_filter": first_filter,
+                "expand_stride": first_stride,
+                "activation": take(ACTIVATIONS),
+                "output_activation": take(["none", "relu6"]),
+                "infinite": take([0, 1]),
+            }
+        )
+    return found
+
+
 @pytest.fixture(scope="session")
 def driver() -> Path:
     return programs.build(["blocks"]) / "blocks"
@@ -74,9 +134,30 @@ def test_blocks_are_exact(device: str) -> None:
     lines = [line(row, device, ORDERS[index % 3]) for index, row in enumerate(rows(COUNTS[device], seed=11))]
     output = run_all(driver, lines)
     for shape in range(6):
-        assert output.count(f" shape={shape} ") > COUNTS[device] // 2, f"shape {shape} ran few problems"
+        ran = output.count(f"inverted_residual shape={shape} ")
+        assert ran > COUNTS[device] // 2, f"shape {shape} ran few problems"
     ranks = {int(each) for each in re.findall(r" ranks=(\d)", output)}
     assert 1 in ranks and (len(ranks) > 2) == (device == "h200"), "clusters, of several sizes, on sm_90 alone"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bands_are_exact(device: str) -> None:
+    """Whose depthwise filters are products: of every shape, value by value where not all is finite."""
+    name = "blocks" if device == "h200" else "blocks_sm_80"
+    driver = programs.build([name]) / name
+    lines = [
+        line({**row, "only": "banded"}, device, ORDERS[index % 3])
+        for index, row in enumerate(banded_rows(1 if device == "a100" else 3, seed=23))
+    ]
+    output = run_all(driver, lines)
+    for kind in BANDED:
+        ran = [text for text in output.split("CASE ")[1:] if _is_of(kind, text)]
+        has_room = device == "h200" or kind != (1, 96, 96)  # an A100's blocks have 163 KB
+        assert ran and all(("banded shape=" in text) == has_room for text in ran), kind
+    shapes = set(re.findall(r"banded shape=(\d)", output))
+    assert shapes == {"0", "1", "2", "3"}
+    ranks = {int(each) for each in re.findall(r" ranks=(\d)", output)}
+    assert 1 in ranks and (len(ranks) > 1) == (device == "h200")
 
 
 def test_order_of_threads_does_not_matter(driver: Path) -> None:

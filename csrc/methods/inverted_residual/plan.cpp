@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of places in 32 bits
 constexpr int64_t kMostTileSide = 32;         // results
-constexpr size_t kMostOfShape = 4;            // plans
+constexpr size_t kMostOfShape = 3;            // plans
 constexpr size_t kMostBanded = 6;
 constexpr int64_t kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 
