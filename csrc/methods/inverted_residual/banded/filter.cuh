@@ -132,17 +132,13 @@ class Filter {
       for (int j = 0; j < kFilter; ++j) load_rows(from_[j] + from + c * Form::kWindowPitch, rows[j]);
       float sum[kParts][4];
       CONVX_UNROLL
+      for (int i = 0; i < 4 * kParts; ++i) sum[i / 4][i % 4] = of[c].bias[i % 4];
+      CONVX_UNROLL
       for (int j = 0; j < kFilter; ++j) {
         const uint32_t first = of[c].of_row(j) & mask_[0], second = of[c].of_row(j) & mask_[1];
-        CONVX_UNROLL
-        for (int part = 0; part < kParts; ++part) {
-          const uint32_t b0 = part == 0 ? first : 0, b1 = part == 0 ? second : first;
-          if (j == 0) {
-            begin_fragments<32, T>(sum[part], of[c].bias, rows[j], b0, b1);
-          } else {
-            multiply_fragments<32, T>(sum[part], rows[j], b0, b1);
-          }
-        }
+        begin_fragments<32, T>(sum[0], sum[0], rows[j], first, second);
+        if constexpr (kParts == 2)
+          multiply_half_fragments<32, T>(sum[1], sum[1], rows[j][2], rows[j][3], first);
       }
       CONVX_UNROLL
       for (int i = 0; i < 2 * kParts; ++i) {

@@ -76,8 +76,8 @@ banded_kernel(Arguments<T> a) {
     if (step >= 2) sums.add(a, ring + filters.stage_at(2), own * Form::kFilteredBytes);
     filters.advance();
   }
-  if (is_shared) sums.exchange(a, rank, shared, lane);
-  sums.store(a, window, rank, lane);
+  if (is_shared) sums.exchange(a, rank, shared, warp, lane);
+  sums.store(a, window, rank, warp, lane);
 }
 
 }  // namespace convx::inverted_residual::banded

@@ -16,9 +16,7 @@ class Sums {
 
   template <class T>
   CONVX_DEVICE Sums(const Arguments<T>& a, unsigned char* filtered, int rank, int warp, int lane)
-      : first_tile_(warp % a.warps_down),
-        first_pair_(warp / a.warps_down * kPairs),
-        first_place_(warp * kTiles * kPairs) {
+      : first_pair_(warp / a.warps_down * kPairs) {
     CONVX_UNROLL
     for (int j = 0; j < kPairs; ++j) {
       const int pair = min(first_pair_ + j, a.out_pairs - 1);
@@ -29,7 +27,7 @@ class Sums {
     const int channel = lane / 16 * 8 + lane % 8, eight = lane / 8 & 1;
     CONVX_UNROLL
     for (int i = 0; i < kTiles; ++i) {
-      const int tile = min(first_tile_ + i * a.warps_down, a.result_tiles - 1);
+      const int tile = min(warp % a.warps_down + i * a.warps_down, a.result_tiles - 1);
       const int place = Form::kNear == 16 ? half_of(tile, eight) : tile * kRowBytes + eight * 16;
       from_[i] = shared_place(filtered + channel * Form::kFilteredPitch + place);
     }
@@ -60,17 +58,17 @@ class Sums {
   }
 
   template <class T>
-  CONVX_DEVICE void exchange(const Arguments<T>& a, int rank, unsigned char* shared, int lane) {
-    exchange_sums<32>(a, of_, first_pair_, first_place_, rank, shared, lane);
+  CONVX_DEVICE void exchange(const Arguments<T>& a, int rank, unsigned char* shared, int warp, int lane) {
+    exchange_sums<32>(a, of_, first_pair_, warp * kTiles * kPairs, rank, shared, lane);
   }
 
   template <class T>
-  CONVX_DEVICE void store(const Arguments<T>& a, const Window& w, int rank, int lane) const {
+  CONVX_DEVICE void store(const Arguments<T>& a, const Window& w, int rank, int warp, int lane) const {
     const Bound<T> bound(a.output_activation);
     const int64_t first_row = static_cast<int64_t>(w.image) * a.out_height;
     CONVX_UNROLL
     for (int i = 0; i < kTiles; ++i) {
-      const int tile = first_tile_ + i * a.warps_down;
+      const int tile = warp % a.warps_down + i * a.warps_down;
       if (tile >= a.result_tiles) continue;
       CONVX_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -88,7 +86,7 @@ class Sums {
         for (int j = 0; j < kPairs; ++j) {
           const int channel = first_channel + j * 16;
           if (channel >= a.out_channels) break;
-          if (!has_sums(a, rank, first_place_ + i * kPairs + j)) continue;
+          if (!has_sums(a, rank, (warp * kTiles + i) * kPairs + j)) continue;
           store_four(a, bound, of_[i][j], half, a.source + place + channel, a.result + place + channel);
         }
       }
@@ -97,7 +95,7 @@ class Sums {
 
  private:
   PairSums of_[kTiles][kPairs];
-  int first_tile_, first_pair_, first_place_;
+  int first_pair_;
   SharedPlace from_[kTiles];
 };
 
