@@ -1,7 +1,7 @@
 // Writes a block's filters in the order in which the kernel's stages read them; see geometry.h.
 #pragma once
+#include "methods/inverted_residual/sizes.cuh"
 #include "platform/gpu/platform.h"
-#include "problem/block_problem.h"
 
 namespace convx::inverted_residual {
 
@@ -19,7 +19,6 @@ struct PackArguments {
 // What all packings are told.
 template <class T>
 PackArguments<T> weights_of(const BlockProblem& p, const BlockWeights& w, void* packed) {
-  const auto number = [](int64_t value) { return static_cast<int>(value); };
   const auto typed = [](const void* pointer) { return static_cast<const T*>(pointer); };
   PackArguments<T> a{};
   a.expand = typed(w.expand), a.expand_bias = typed(w.expand_bias);

@@ -5,7 +5,7 @@
 // A block of threads makes a tile of results of one image, all output channels. In step t it does three
 // things that do not depend on one another, with one barrier a step: expands chunk t, filters chunk t - 1,
 // projects chunk t - 2 into sums that stay in registers; as the kernel for any tile does (kernel.cuh), whose
-// depthwise stage takes four times the instructions.
+// depthwise stage takes three times the instructions.
 #pragma once
 #include "methods/inverted_residual/banded/expand.cuh"
 #include "methods/inverted_residual/banded/filter.cuh"

@@ -23,12 +23,9 @@ void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void
 #else
 #include "methods/inverted_residual/banded/kernel.cuh"
 #include "methods/inverted_residual/banded/pack.cuh"
+#include "methods/inverted_residual/sizes.cuh"
 
 namespace convx::inverted_residual::banded {
-
-inline int number(int64_t value) {
-  return static_cast<int>(value);
-}
 
 template <class T, int Filter, int Stride, Inside kInside, bool Bounded, int At, bool Patches>
 void start_form(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, Stream stream) {
@@ -110,11 +107,9 @@ void launch_typed(const Plan& plan, const BlockProblem& p, const Pointers& point
   const Geometry g = geometry_of(p, t);
   const Arguments<T> a = arguments_of<T>(p, t, g, pointers);
   const Stream turn = pointers.packed_just_now ? stream.without_overlap() : stream;
-  if (p.filter == 3) {
-    p.stride == 1 ? start_inside<T, 3, 1>(p, t, g, a, turn) : start_inside<T, 3, 2>(p, t, g, a, turn);
-  } else {
-    p.stride == 1 ? start_inside<T, 5, 1>(p, t, g, a, turn) : start_inside<T, 5, 2>(p, t, g, a, turn);
-  }
+  with_sizes(p, [&](auto filter, auto stride) {
+    start_inside<T, decltype(filter)::value, decltype(stride)::value>(p, t, g, a, turn);
+  });
 }
 
 template <class T>
