@@ -117,8 +117,8 @@ for dtype in DTYPES:
 """
 
 
-@pytest.mark.parametrize("isa", ISAS[:-1])  # the widest: test_forward, test_input_grad
-def test_narrower_instruction_sets(isa: str) -> None:
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_instruction_set(isa: str) -> None:
     succeeds_on(isa, PROGRAM)
 
 
