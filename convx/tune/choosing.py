@@ -25,16 +25,14 @@ def choose(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     """
     problems, _ = problems_of(model, args, kwargs, ("forward",))
     chosen = []
-    # Blocks last: their layers, which they are held against, have their plans then.
     blocks = block_problems_of(model, args, kwargs)
-    for most, (problem, where) in (
-        *((_MOST, each) for each in problems),
-        *((_MOST_OF_BLOCK, each) for each in blocks),
-    ):
-        device = _planning.device(where)
-        record = records.remembered(problem, device)
-        if record is None:
-            record = measured(problem, where, plans_of(problem, device, most), _ROUNDS, {})
-            records.remember(record)
-        chosen.append(record)
+    # Blocks last: their layers, which they are held against, have their plans then.
+    for found, most in ((problems, _MOST), (blocks, _MOST_OF_BLOCK)):
+        for problem, where in found:
+            device = _planning.device(where)
+            record = records.remembered(problem, device)
+            if record is None:
+                record = measured(problem, where, plans_of(problem, device, most), _ROUNDS, {})
+                records.remember(record)
+            chosen.append(record)
     return tuple(chosen)

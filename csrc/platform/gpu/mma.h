@@ -197,55 +197,24 @@ CONVX_DEVICE void multiply_fragments(float (&sum)[4], const uint32_t (&a)[Fragme
 #endif
 }
 
-// The first of a row of products, which others follow: sum = first + a * b.
+// Of half the depth: a's words of the second half and b's count as zero.
 template <int Lanes, class T>
-CONVX_DEVICE void begin_fragments(float (&sum)[4], const float (&first)[4],
-                                  const uint32_t (&a)[Fragment<Lanes>::kWordsA], uint32_t b0, uint32_t b1) {
-#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same<T, bfloat16>::value) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%10, %11, %12, %13};"
-        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(first[0]), "f"(first[1]),
-          "f"(first[2]), "f"(first[3]));
-    return;
-  } else if constexpr (std::is_same<T, float16>::value) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%10, %11, %12, %13};"
-        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(first[0]), "f"(first[1]),
-          "f"(first[2]), "f"(first[3]));
-    return;
-  }
-#endif
-  CONVX_UNROLL
-  for (int i = 0; i < 4; ++i) sum[i] = first[i];
-  multiply_fragments<Lanes, T>(sum, a, b0, b1);
-}
-
-// Of half the depth: a's words of the second half and b's count as zero. sum = first + a * b, which may be
-// the same.
-template <int Lanes, class T>
-CONVX_DEVICE void multiply_half_fragments(float (&sum)[4], const float (&first)[4], uint32_t a0, uint32_t a1,
-                                          uint32_t b) {
+CONVX_DEVICE void multiply_half_fragments(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t b) {
   static_assert(Lanes == 32, "a's words");
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (std::is_same<T, bfloat16>::value) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%7, %8, %9, %10};"
-        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
-        : "r"(a0), "r"(a1), "r"(b), "f"(first[0]), "f"(first[1]), "f"(first[2]), "f"(first[3]));
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(b));
   } else {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%7, %8, %9, %10};"
-        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
-        : "r"(a0), "r"(a1), "r"(b), "f"(first[0]), "f"(first[1]), "f"(first[2]), "f"(first[3]));
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(b));
   }
 #else
-  const uint32_t a[4] = {a0, a1, 0, 0};
-  CONVX_UNROLL
-  for (int i = 0; i < 4; ++i) sum[i] = first[i];
-  multiply_fragments<Lanes, T>(sum, a, b, 0);
+  multiply_fragments<Lanes, T>(sum, {a0, a1, 0, 0}, b, 0);
 #endif
 }
 

@@ -12,7 +12,7 @@ using simt::block_barrier_any;
 using simt::shuffle;
 using simt::shuffle_xor;
 using simt::warp_barrier;
-#elif defined(CONVX_CUDA)
+#else
 CONVX_DEVICE void block_barrier() {
   __syncthreads();
 }
@@ -20,6 +20,7 @@ CONVX_DEVICE void block_barrier() {
 CONVX_DEVICE bool block_barrier_any(bool vote) {
   return __syncthreads_or(vote) != 0;
 }
+#if defined(CONVX_CUDA)
 // Orders the warp's shared-memory accesses before and after it.
 template <int Lanes>
 CONVX_DEVICE void warp_barrier() {
@@ -34,12 +35,6 @@ CONVX_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 #else
-CONVX_DEVICE void block_barrier() {
-  __syncthreads();
-}
-CONVX_DEVICE bool block_barrier_any(bool vote) {
-  return __syncthreads_or(vote) != 0;
-}
 template <int Lanes>
 CONVX_DEVICE void warp_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
@@ -54,6 +49,7 @@ template <int Lanes, class T>
 CONVX_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor(value, mask, Lanes);
 }
+#endif
 #endif
 
 // Sum over aligned segments of Width lanes; every lane gets its segment's sum, in the same order each time.

@@ -81,13 +81,11 @@ class Expand {
                              const float (&first)[4], uint32_t (&words)[4]) const {
     CONVX_UNROLL
     for (int tile = 0; tile < 2; ++tile) {
-      float sum[4];
-      const auto& pixels = source.pixels(row, tile, 0);
-      begin_fragments<32, T>(sum, first, filters[0], pixels.element[0], pixels.element[1]);
+      float sum[4] = {first[0], first[1], first[2], first[3]};
       CONVX_UNROLL
-      for (int step = 1; step < kSteps; ++step) {
-        const auto& more = source.pixels(row, tile, step);
-        multiply_fragments<32, T>(sum, filters[step], more.element[0], more.element[1]);
+      for (int step = 0; step < kSteps; ++step) {
+        const auto& pixels = source.pixels(row, tile, step);
+        multiply_fragments<32, T>(sum, filters[step], pixels.element[0], pixels.element[1]);
       }
       const uint32_t most = kMasks > 1                  ? most_[row % kMasks][tile]
                             : (inside_ >> row & 1) != 0 ? most_[0][tile]

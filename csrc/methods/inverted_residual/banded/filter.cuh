@@ -56,9 +56,7 @@ class Filter {
     SharedPlace biases = stage + a.depthwise_bias_at + first_ * 16;
     CONVX_UNROLL
     for (int turn = 0; turn < kTurns; ++turn) {
-      if (kPairs % kTurns != 0 || kPairs / kTurns != Form::kWarps) {
-        if (first_ + turn * 2 >= Form::kChunk) return;
-      }
+      if (kTurns * Form::kWarps != kPairs && first_ + turn * 2 >= Form::kChunk) return;
       Taps of[2];
       CONVX_UNROLL
       for (int c = 0; c < 2; ++c)
@@ -136,9 +134,8 @@ class Filter {
       CONVX_UNROLL
       for (int j = 0; j < kFilter; ++j) {
         const uint32_t first = of[c].of_row(j) & mask_[0], second = of[c].of_row(j) & mask_[1];
-        begin_fragments<32, T>(sum[0], sum[0], rows[j], first, second);
-        if constexpr (kParts == 2)
-          multiply_half_fragments<32, T>(sum[1], sum[1], rows[j][2], rows[j][3], first);
+        multiply_fragments<32, T>(sum[0], rows[j], first, second);
+        if constexpr (kParts == 2) multiply_half_fragments<32, T>(sum[1], rows[j][2], rows[j][3], first);
       }
       CONVX_UNROLL
       for (int i = 0; i < 2 * kParts; ++i) {
@@ -163,16 +160,12 @@ class Filter {
     uint32_t words[4];
     CONVX_UNROLL
     for (int c = 0; c < 2; ++c) {
-      float sum[4];
+      float sum[4] = {of[c].bias[0], of[c].bias[1], of[c].bias[2], of[c].bias[3]};
       CONVX_UNROLL
       for (int j = 0; j < kFilter; ++j) {
         const uint32_t near = of[c].of_row(j) & mask_[0];
         const uint32_t band[4] = {near, 0, of[c].of_row(j) & mask_[1], near};
-        if (j == 0) {
-          begin_fragments<32, T>(sum, of[c].bias, band, rows[j][2 * c], rows[j][2 * c + 1]);
-        } else {
-          multiply_fragments<32, T>(sum, band, rows[j][2 * c], rows[j][2 * c + 1]);
-        }
+        multiply_fragments<32, T>(sum, band, rows[j][2 * c], rows[j][2 * c + 1]);
       }
       CONVX_UNROLL
       for (int i = 0; i < 2; ++i) {
