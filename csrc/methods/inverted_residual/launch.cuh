@@ -22,8 +22,8 @@ void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void
 }  // namespace convx::inverted_residual
 #else
 #include "methods/inverted_residual/kernel.cuh"
+#include "methods/inverted_residual/launching.cuh"
 #include "methods/inverted_residual/pack.cuh"
-#include "methods/inverted_residual/sizes.cuh"
 
 namespace convx::inverted_residual {
 
@@ -38,15 +38,8 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
                           const Pointers& pointers) {
   const Shape& shape = kShapes[p.stride - 1][t.shape];
   const int64_t strips_across = t.tile_width / shape.strip_columns;
-  Arguments<T> a{};
-  a.source = static_cast<const T*>(pointers.input);
-  a.filters = static_cast<const unsigned char*>(pointers.packed_weight);
-  a.bias = reinterpret_cast<const float*>(a.filters + g.chunks * g.chunk_bytes);
-  a.result = static_cast<T*>(pointers.result);
-  a.has_residual = p.has_residual;
-  a.activation = p.activation, a.output_activation = p.output_activation;
-  a.channels = number(p.channels), a.depth_steps = number(g.depth / kMatrix);
-  a.height = number(p.expanded_height), a.width = number(p.expanded_width);
+  auto a = shared_arguments<Arguments<T> >(p, t, g, pointers);
+  a.depth_steps = number(g.depth / kMatrix);
   const bool is_nchw = p.layout == Layout::nchw;
   a.taps = number(p.expand_filter), a.patch_stride = number(p.expand_stride);
   a.source_height = number(p.height), a.source_width = number(p.width);
@@ -58,29 +51,17 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
                   row * a.row_step + column * a.pixel_step + i / taps * channel_step};
     if (i >= p.expand_depth()) a.patch[i] = a.patch[0];  // what is read there is not taken
   }
-  a.out_height = number(p.out_height), a.out_width = number(p.out_width);
-  a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_channels / kMatrix);
-  a.tile_height = number(t.tile_height), a.tile_width = number(t.tile_width);
-  a.window_width = number(g.window_width);
-  a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
+  a.tile_width = number(t.tile_width), a.window_width = number(g.window_width);
   a.by_tile_width = divide_by(t.tile_width), a.by_strips_across = divide_by(strips_across);
   a.pieces = number(g.depth / 8), a.by_pieces = divide_by(a.pieces);
   a.strips = number(t.tile_height / strip_rows(shape, number(p.filter)) * strips_across);
-  a.expanded_channels = number(p.expanded_channels);
-  a.chunks = number(g.chunks), a.chunk = number(t.chunk), a.pair_shift = log2_of(t.chunk / kMatrix);
-  a.window_tiles = number(g.window_tiles), a.result_tiles = number(g.result_tiles);
-  a.warps_down = number(t.warps_down);
-  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
-  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  a.chunk = number(t.chunk), a.pair_shift = log2_of(t.chunk / kMatrix);
+  a.window_tiles = number(g.window_tiles), a.warps_down = number(t.warps_down);
   a.source_pitch = number(g.source_pitch), a.window_pitch = number(g.window_pitch);
   a.filtered_pitch = number(g.filtered_pitch);
   a.window_at = number(g.window_at), a.window_bytes = number(g.window_bytes);
   a.filtered_at = number(g.filtered_at), a.filtered_bytes = number(g.filtered_bytes);
-  a.ring_at = number(g.ring_at), a.places_at = number(g.places_at);
-  a.barriers_at = number(g.barriers_at);
-  a.exchange_at = number(g.exchange_at);
-  a.ring = number(g.ring), a.ahead = number(t.ahead);
-  a.by_ranks = divide_by(t.ranks), a.rank_chunks = number(g.rank_chunks);
+  a.places_at = number(g.places_at);
   return a;
 }
 
@@ -124,11 +105,7 @@ template <class T>
 void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, void* packed, Stream stream) {
   const Tiling t = tiling_of(plan);
   const Geometry g = geometry_of(p, t);
-  PackArguments<T> a = weights_of<T>(p, w, packed);
-  a.chunk = number(t.chunk), a.chunks = number(g.chunks), a.depth_steps = number(g.depth / kMatrix);
-  a.pairs = number(t.chunk / kMatrix), a.out_pairs = number(g.out_channels / kMatrix);
-  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
-  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  const auto a = pack_arguments_of<T>(p, g, t.chunk, g.depth / kMatrix, w, packed);
   Grid grid;
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_kernel<T>, "inverted_residual's packing", grid, kPackThreads, 0, stream, a);

@@ -1,6 +1,6 @@
 // Writes a block's filters in the order in which the kernel's stages read them; see geometry.h.
 #pragma once
-#include "methods/inverted_residual/sizes.cuh"
+#include "methods/inverted_residual/launching.cuh"
 #include "platform/gpu/platform.h"
 
 namespace convx::inverted_residual {
@@ -16,9 +16,10 @@ struct PackArguments {
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
 };
 
-// What all packings are told.
-template <class T>
-PackArguments<T> weights_of(const BlockProblem& p, const BlockWeights& w, void* packed) {
+// Of a form's geometry; chunk: expanded channels of one.
+template <class T, class Geometry>
+PackArguments<T> pack_arguments_of(const BlockProblem& p, const Geometry& g, int64_t chunk,
+                                   int64_t depth_steps, const BlockWeights& w, void* packed) {
   const auto typed = [](const void* pointer) { return static_cast<const T*>(pointer); };
   PackArguments<T> a{};
   a.expand = typed(w.expand), a.expand_bias = typed(w.expand_bias);
@@ -27,6 +28,10 @@ PackArguments<T> weights_of(const BlockProblem& p, const BlockWeights& w, void* 
   a.packed = static_cast<unsigned char*>(packed);
   a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
   a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
+  a.chunk = number(chunk), a.chunks = number(g.chunks), a.depth_steps = number(depth_steps);
+  a.pairs = number(chunk / kMatrix), a.out_pairs = number(divide_up(p.out_channels, kMatrix));
+  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
+  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
   return a;
 }
 

@@ -1,21 +1,15 @@
 // How the stem kernel on matrix units shares out a network's first convolution in channels_last, for the
-// planner and the launcher.
-//
-// A row of taps of a pixel is one run of memory, of all its columns and channels, and the runs of
-// neighbouring pixels lie a few values apart: the depth of the product is made of pairs of a run's values, a
-// 32-bit word each, read where the image's rows lie in shared memory. A run that begins with an odd value has
-// one more before it, which counts as zero.
+// planner and the launcher. It reads runs of values (methods/runs.h).
 #pragma once
 #include <algorithm>
 
 #include "methods/matrix/precision.h"
+#include "methods/runs.h"
 #include "problem/divide.h"
 #include "problem/sweep.h"
 
 namespace convx::hntmp::stem_tensor {
 
-constexpr int64_t kPiece = 8;      // values of a copy
-constexpr int64_t kStepPairs = 8;  // of a step of the depth
 constexpr int64_t kRowFilters = 16;
 // Of pixels that a warp has at a time: as many sums for 32 and for 64 filters.
 constexpr int fragments_of(int64_t block_channels) {
@@ -33,8 +27,7 @@ struct Tiling {
 struct Geometry {
   int64_t fragment_columns, row_fragments;  // of pixels: of one, and in a row of the tile
   int64_t tiles_down, tiles_across, channel_blocks, blocks;
-  int64_t lead;  // values before a run that make it begin with an even one
-  int64_t run_pairs, steps;
+  RunGeometry runs;
   int64_t window_height, pieces, pitch;       // of the window's rows, the last in bytes
   int64_t table_at, window_at, shared_bytes;  // behind the filters: where pairs lie; then the window
 };
@@ -47,16 +40,13 @@ inline Geometry geometry_of(const Sweep& s, const Tiling& t) {
   g.tiles_across = divide_up(s.result_width, t.tile_width);
   g.channel_blocks = divide_up(s.result_channels, t.block_channels);
   g.blocks = s.batch * g.channel_blocks * g.tiles_down * g.tiles_across;
-  const int64_t run = s.filter_width * s.source_channels;
-  g.lead = (s.left * s.source_channels) & 1;
-  g.run_pairs = divide_up(g.lead + run, 2);
-  g.steps = divide_up(s.filter_height * g.run_pairs, kStepPairs);
+  g.runs = run_geometry_of(s.filter_height, s.filter_width, s.source_channels, s.left);
   g.window_height = (t.tile_height - 1) * s.stride_h + (s.filter_height - 1) * s.dilation_h + 1;
   const int64_t columns = (t.tile_width - 1) * s.stride_w + s.filter_width;
-  g.pieces = divide_up(kPiece - 1 + columns * s.source_channels + 1, kPiece);
-  g.pitch = g.pieces * kPiece * 2;
-  g.table_at = t.block_channels * g.steps * kStepPairs * 4;
-  g.window_at = g.table_at + g.steps * kStepPairs * 8;
+  g.pieces = divide_up(kPieceValues - 1 + columns * s.source_channels + 1, kPieceValues);
+  g.pitch = g.pieces * kPieceValues * 2;
+  g.table_at = t.block_channels * g.runs.steps * kStepPairs * 4;
+  g.window_at = g.table_at + g.runs.steps * kStepPairs * 8;
   g.shared_bytes = g.window_at + g.window_height * g.pitch;
   return g;
 }

@@ -5,6 +5,7 @@
 #include "methods/activate.cuh"
 #include "methods/epilogue.cuh"
 #include "methods/hntmp/stem_tensor/geometry.h"
+#include "methods/runs.cuh"
 #include "platform/gpu/async_copy.h"
 #include "platform/gpu/fast_divide.h"
 #include "platform/gpu/mma.h"
@@ -23,8 +24,9 @@ struct Arguments {
   int top, left, stride_h, dilation_h, pixel_step;  // the last one: values
   int filter_height, filter_width, taps;            // taps: of all channels
   int tile_height, tile_width, fragments;           // of pixels, of a tile
-  int lead, run, steps, window_height, pitch, table_at, window_at;
-  FastDivide tiles, tiles_across, channel_blocks, by_pieces, by_row_fragments, by_run_pairs, by_channels;
+  Runs runs;
+  int steps, window_height, pitch, table_at, window_at;
+  FastDivide tiles, tiles_across, channel_blocks, by_pieces, by_row_fragments, by_channels;
 };
 
 struct Task {
@@ -49,23 +51,6 @@ CONVX_DEVICE constexpr int filter_of(int fragment, int row) {
   return Lanes == 32 ? fragment / 2 * 32 + row % 8 * 4 + fragment % 2 * 2 + row / 8 : fragment * 16 + row;
 }
 
-// A pair of the depth: its row of taps, its place in a run of values, and whether it is in one.
-struct Pair {
-  int row, first;
-  bool is_there;
-
-  template <class T>
-  CONVX_DEVICE Pair(const Arguments<T>& a, int index)
-      : row(static_cast<int>(a.by_run_pairs.quotient(index))),
-        first(2 * static_cast<int>(a.by_run_pairs.remainder(index)) - a.lead),
-        is_there(row < a.filter_height) {}
-
-  template <class T>
-  CONVX_DEVICE bool has(const Arguments<T>& a, int half) const {
-    return is_there && first + half >= 0 && first + half < a.run;
-  }
-};
-
 // Filters as fragments, in the order in which lanes read them.
 template <int Lanes, int Rows, class T>
 CONVX_DEVICE void stage_filters(const Arguments<T>& a, const Task& task, uint32_t* filters) {
@@ -76,11 +61,11 @@ CONVX_DEVICE void stage_filters(const Arguments<T>& a, const Task& task, uint32_
   for (int i = threadIdx.x; i < Rows * a.steps * 128; i += blockDim.x) {
     const int word = i % Cell::kWordsA, lane = i / Cell::kWordsA % Lanes, fragment = i / 128 % Rows;
     const int step = i / 128 / Rows, filter = filter_of<Lanes>(fragment, Cell::row_of_a(lane, word));
-    const Pair pair(a, step * kStepPairs + 2 * Cell::slot(lane) + Cell::depth_word_of_a(word));
+    const RunPair pair(a.runs, step * kStepPairs + 2 * Cell::slot(lane) + Cell::depth_word_of_a(word));
     uint32_t both = 0;
     CONVX_UNROLL
     for (int half = 0; half < 2; ++half) {
-      if (!pair.has(a, half)) continue;
+      if (!pair.has(a.runs, half)) continue;
       const int column = static_cast<int>(a.by_channels.quotient(pair.first + half));
       const int channel = static_cast<int>(a.by_channels.remainder(pair.first + half));
       const int tap = (channel * a.filter_height + pair.row) * a.filter_width + column;
@@ -94,10 +79,8 @@ CONVX_DEVICE void stage_filters(const Arguments<T>& a, const Task& task, uint32_
 template <class T>
 CONVX_DEVICE void list_pairs(const Arguments<T>& a, Vector<uint32_t, 2>* table) {
   for (int i = threadIdx.x; i < a.steps * static_cast<int>(kStepPairs); i += blockDim.x) {
-    const Pair pair(a, i);
-    const int place = pair.row * a.dilation_h * a.pitch + (pair.first + a.lead) * 2;
-    table[i] = {{pair.is_there ? static_cast<uint32_t>(place) : 0u,
-                 (pair.has(a, 0) ? 0xffffu : 0u) | (pair.has(a, 1) ? 0xffff0000u : 0u)}};
+    const RunPair pair(a.runs, i);
+    table[i] = {{static_cast<uint32_t>(pair.place(a.runs, a.dilation_h * a.pitch)), pair.mask(a.runs)}};
   }
 }
 
@@ -110,7 +93,7 @@ CONVX_DEVICE void stage_window(const Arguments<T>& a, const Task& task, int firs
   CONVX_UNROLL_TWICE
   for (int i = threadIdx.x; i < a.window_height * pieces; i += blockDim.x) {
     const int down = static_cast<int>(a.by_pieces.quotient(i)), piece = i - down * pieces;
-    const int y = first_row + down, x = first + piece * static_cast<int>(kPiece);
+    const int y = first_row + down, x = first + piece * static_cast<int>(kPieceValues);
     const bool is_inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_line;
     const T* const from = is_inside ? image + static_cast<int64_t>(y) * a.source_line + x : a.source;
     copy_async<16>(window + down * a.pitch + piece * 16, from, is_inside ? 16 : 0);
@@ -176,7 +159,7 @@ stem_tensor_kernel(Arguments<T> a) {
   const Task task = task_of(a);
   // The first value of the window's rows, and of the piece of memory that it is in.
   const int begin = task.column * a.pixel_step - a.left * a.channels,
-            first = begin & -static_cast<int>(kPiece);
+            first = begin & -static_cast<int>(kPieceValues);
   stage_filters<Lanes, Rows>(a, task, filters);  // packed: complete before the kernel before this one begins
   list_pairs(a, table);
   const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
@@ -202,7 +185,7 @@ stem_tensor_kernel(Arguments<T> a) {
   wait_copies<0>();
   block_barrier();
   const unsigned char* const lanes_window =
-      window + (begin - a.lead - first + Cell::column_of_b(lane) * a.pixel_step) * 2;
+      window + (begin - a.runs.lead - first + Cell::column_of_b(lane) * a.pixel_step) * 2;
   const int warps = static_cast<int>(blockDim.x) / Lanes;
   CONVX_NO_UNROLL
   for (int fragment = warp * kFragments<Rows>; fragment < a.fragments; fragment += warps * kFragments<Rows>) {

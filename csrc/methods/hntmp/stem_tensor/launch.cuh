@@ -27,12 +27,12 @@ Arguments<T> arguments_of(const ConvProblem& problem, const Sweep& s, const Tili
   a.taps = number(s.taps() * s.source_channels);
   a.tile_height = number(t.tile_height), a.tile_width = number(t.tile_width);
   a.fragments = number(t.tile_height * g.row_fragments);
-  a.lead = number(g.lead), a.run = number(s.filter_width * s.source_channels), a.steps = number(g.steps);
+  a.runs = runs_of(s.filter_height, g.runs), a.steps = number(g.runs.steps);
   a.window_height = number(g.window_height), a.pitch = number(g.pitch);
   a.table_at = number(g.table_at), a.window_at = number(g.window_at);
   a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
   a.channel_blocks = divide_by(g.channel_blocks), a.by_pieces = divide_by(g.pieces);
-  a.by_row_fragments = divide_by(g.row_fragments), a.by_run_pairs = divide_by(g.run_pairs);
+  a.by_row_fragments = divide_by(g.row_fragments);
   a.by_channels = divide_by(s.source_channels);
   return a;
 }

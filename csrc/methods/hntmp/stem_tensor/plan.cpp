@@ -19,14 +19,14 @@ bool is_one(const ConvProblem& p, const Sweep& s, const DeviceTraits& device) {
   return p.operation == Operation::forward && p.groups == 1 && element_size(p.dtype) == 2 &&
          p.layout == Layout::nhwc && matrix::has_units(device) && has_short_epilogue(p) &&
          s.source_channels <= kMostChannels && s.dilation_w == 1 && s.result_channels % 4 == 0 &&
-         s.source_width * s.source_channels % kPiece == 0 && s.stride_w * s.source_channels % 2 == 0;
+         s.source_width * s.source_channels % kPieceValues == 0 && s.stride_w * s.source_channels % 2 == 0;
 }
 
 // Fitted to 69 plans of 23 problems drawn at random, on an H200, to 13 % in the mean.
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Tiling& t,
                     const Geometry& g) {
   const double rows = static_cast<double>(t.block_channels / kRowFilters),
-               steps = static_cast<double>(g.steps);
+               steps = static_cast<double>(g.runs.steps);
   const double fragments = fragments_of(t.block_channels), lanes = static_cast<double>(t.lanes);
   const double warps = static_cast<double>(t.warps);
   const double finishing = problem.epilogue.activation <= Activation::relu6 ? 5 : 9;  // of a value
@@ -82,7 +82,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
     for (int64_t warps = 2; warps <= kMostWarps; ++warps) {
       const Tiling t{device.lanes, tile_height, tile_width, warps, block_channels};
       const Geometry g = geometry_of(s, t);
-      if (g.steps > kMostSteps || g.blocks >= kLimit) continue;
+      if (g.runs.steps > kMostSteps || g.blocks >= kLimit) continue;
       if (g.shared_bytes > device.shared_bytes_per_block) continue;
       some.push_back(plan_of(problem, device, t, g));
     }

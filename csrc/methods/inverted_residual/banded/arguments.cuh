@@ -1,6 +1,7 @@
 // What the kernel is told, and where a block's tile lies.
 #pragma once
 #include "methods/inverted_residual/banded/geometry.h"
+#include "methods/runs.cuh"
 #include "platform/gpu/platform.h"
 #include "problem/epilogue.h"
 
@@ -8,9 +9,10 @@ namespace convx::inverted_residual::banded {
 
 // Of a network's first convolution; see patches.h. Sizes are in values, pitch in bytes.
 struct PatchArguments {
-  int taps, stride, channels, height, line;  // line: of a row of the image
-  int lead, run, rows, pitch;
-  FastDivide by_pieces, by_run_pairs;
+  Runs runs;
+  int stride, channels, height, line;  // line: of a row of the image
+  int rows, pitch;
+  FastDivide by_pieces;
 };
 
 // Sizes are in elements, places in shared memory (…_at) in bytes; see geometry.h.

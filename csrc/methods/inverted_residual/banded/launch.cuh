@@ -23,7 +23,7 @@ void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void
 #else
 #include "methods/inverted_residual/banded/kernel.cuh"
 #include "methods/inverted_residual/banded/pack.cuh"
-#include "methods/inverted_residual/sizes.cuh"
+#include "methods/inverted_residual/launching.cuh"
 
 namespace convx::inverted_residual::banded {
 
@@ -40,37 +40,18 @@ void start_form(const Tiling& t, const Geometry& g, const Arguments<T>& argument
 template <class T>
 Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry& g,
                           const Pointers& pointers) {
-  Arguments<T> a{};
-  a.source = static_cast<const T*>(pointers.input);
-  a.filters = static_cast<const unsigned char*>(pointers.packed_weight);
-  a.bias = reinterpret_cast<const float*>(a.filters + g.chunks * g.chunk_bytes);
-  a.result = static_cast<T*>(pointers.result);
-  a.has_residual = p.has_residual;
-  a.activation = p.activation, a.output_activation = p.output_activation;
-  a.channels = number(p.channels);
-  a.height = number(p.expanded_height), a.width = number(p.expanded_width);
-  a.out_height = number(p.out_height), a.out_width = number(p.out_width);
-  a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_pairs);
-  a.by_ranks = divide_by(t.ranks);
-  a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
-  a.tile_height = number(t.tile_height);
-  a.expanded_channels = number(p.expanded_channels), a.chunks = number(g.chunks);
-  a.rank_chunks = number(g.rank_chunks), a.exchange_at = number(g.exchange_at);
-  a.result_tiles = number(g.result_tiles), a.warps_down = number(g.warps_down);
-  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
-  a.depthwise_bias_at = number(g.depthwise_bias_at), a.project_at = number(g.project_at);
-  a.non_finite_at = number(g.non_finite_at), a.chunk_bytes = number(g.chunk_bytes);
+  auto a = shared_arguments<Arguments<T> >(p, t, g, pointers);
+  a.warps_down = number(g.warps_down);
+  a.depthwise_bias_at = number(g.depthwise_bias_at), a.non_finite_at = number(g.non_finite_at);
   if (p.expand_filter > 1) {
     const PatchGeometry patches = patch_geometry_of(p, g.window_rows);
     PatchArguments& of = a.patches;
-    of.taps = number(p.expand_filter), of.stride = number(p.expand_stride), of.channels = number(p.channels);
+    of.runs = runs_of(p.expand_filter, patches.runs);
+    of.stride = number(p.expand_stride), of.channels = number(p.channels);
     of.height = number(p.height), of.line = number(p.width * p.channels);
-    of.lead = number(patches.lead), of.run = number(patches.run), of.rows = number(patches.rows);
-    of.pitch = number(patches.pitch), of.by_pieces = divide_by(patches.pieces);
-    of.by_run_pairs = divide_by(patches.run_pairs);
+    of.rows = number(patches.rows), of.pitch = number(patches.pitch),
+    of.by_pieces = divide_by(patches.pieces);
   }
-  a.ring_at = number(g.ring_at), a.ring = number(g.ring), a.ahead = number(t.ahead);
-  a.barriers_at = number(g.barriers_at);
   return a;
 }
 
@@ -81,7 +62,7 @@ void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, St
       return start<T, Filter, Stride, kInside, Bounded, At + 1>(t, g, arguments, stream);
   } else if constexpr (has_filter(kShapes[Stride - 1][At], Filter)) {
     if constexpr (has_patches(Filter, Stride, At)) {
-      if (arguments.patches.taps > 1)
+      if (arguments.patches.runs.taps > 1)
         return start_form<T, Filter, Stride, kInside, Bounded, At, true>(t, g, arguments, stream);
     }
     return start_form<T, Filter, Stride, kInside, Bounded, At, false>(t, g, arguments, stream);
@@ -116,15 +97,9 @@ template <class T>
 void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, void* packed, Stream stream) {
   const Tiling t = tiling_of(plan);
   const Geometry g = geometry_of(p, t);
-  PackArguments<T> a = weights_of<T>(p, w, packed);
-  a.chunk = number(g.chunk), a.chunks = number(g.chunks);
-  a.depth_steps = kShapes[p.stride - 1][t.shape].depth_steps;
-  a.pairs = number(g.chunk / kMatrix), a.out_pairs = number(g.out_pairs);
-  a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
-  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
-  const PatchGeometry patches = patch_geometry_of(p, g.window_rows);
-  const PatchDepth depth = {number(p.expand_filter), number(p.channels), number(patches.lead),
-                            number(patches.run), number(patches.run_pairs)};
+  const auto a = pack_arguments_of<T>(p, g, g.chunk, kShapes[p.stride - 1][t.shape].depth_steps, w, packed);
+  const PatchDepth depth = {runs_of(p.expand_filter, patch_geometry_of(p, g.window_rows).runs),
+                            number(p.channels)};
   Grid grid;
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_banded_kernel<T>, "inverted_residual banded's packing", grid, kPackThreads, 0, stream, a,

@@ -2,24 +2,27 @@
 #pragma once
 #include "methods/inverted_residual/banded/geometry.h"
 #include "methods/inverted_residual/pack.cuh"
+#include "methods/runs.cuh"
 
 namespace convx::inverted_residual::banded {
 
 // Of a value of the depth of a network's first convolution (patches.h): its place among a filter's, -1 of
 // what counts as zero. The same where pixels are expanded, of one tap.
 struct PatchDepth {
-  int taps, channels, lead, run, run_pairs;
+  Runs runs;
+  int channels;
 
   CONVX_DEVICE int of(int value) const {
-    if (taps == 1) return value;
-    const int row = value / 2 / run_pairs, in_run = value / 2 % run_pairs * 2 + value % 2 - lead;
-    if (row >= taps || in_run < 0 || in_run >= run) return -1;
-    return (in_run % channels * taps + row) * taps + in_run / channels;
+    if (runs.taps == 1) return value;
+    const RunPair pair(runs, value / 2);
+    if (!pair.has(runs, value % 2)) return -1;
+    const int in_run = pair.first + value % 2;
+    return (in_run % channels * runs.taps + pair.row) * runs.taps + in_run / channels;
   }
 };
 
-// The filter value that is `element` of 16 outputs, a step of the depth: a lane has four
-// neighbours of the depth.
+// The filter value that is `element` of 16 outputs, a step of the depth: a lane has four neighbours of the
+// depth.
 template <class T>
 CONVX_DEVICE T expand_value(const PackArguments<T>& a, const PatchDepth& patch, int first_output,
                             int first_depth, int element) {

@@ -77,7 +77,7 @@ void append_heights(const BlockProblem& p, const DeviceTraits& device, Tiling t,
 bool fits_patches(const BlockProblem& p, const Shape& shape) {
   const int stride = static_cast<int>(p.stride), filter = static_cast<int>(p.filter);
   const PatchGeometry g = patch_geometry_of(p, warps_of(shape, filter, stride) * rows_of_warp(shape, stride));
-  return g.steps <= shape.depth_steps && g.bytes <= 2 * shape.chunk * filtered_pitch(shape, stride);
+  return g.runs.steps <= shape.depth_steps && g.bytes <= 2 * shape.chunk * filtered_pitch(shape, stride);
 }
 
 }  // namespace

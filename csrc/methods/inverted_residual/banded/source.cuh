@@ -43,13 +43,8 @@ class Source {
     uint32_t mask[kSteps][2];
     CONVX_UNROLL
     for (int i = 0; i < 2 * kSteps; ++i) {
-      const int pair = i / 2 * static_cast<int>(kStepPairs) + lane % 4 * 2 + i % 2;
-      const int row = static_cast<int>(p.by_run_pairs.quotient(pair));
-      const int first = 2 * static_cast<int>(p.by_run_pairs.remainder(pair)) - p.lead;
-      const bool is_there = row < p.taps;
-      place[i / 2][i % 2] = is_there ? row * p.pitch + (first + p.lead) * 2 : 0;
-      mask[i / 2][i % 2] =
-          (is_there && first >= 0 ? 0xffffu : 0u) | (is_there && first + 1 < p.run ? 0xffff0000u : 0u);
+      const RunPair pair(p.runs, i / 2 * static_cast<int>(kStepPairs) + lane % 4 * 2 + i % 2);
+      place[i / 2][i % 2] = pair.place(p.runs, p.pitch), mask[i / 2][i % 2] = pair.mask(p.runs);
     }
     const int step = p.stride * p.channels * 2;
     const unsigned char* const own = rows + first_of(p, w) + lane / 4 * step;
@@ -76,7 +71,7 @@ class Source {
     const T* const image = a.source + static_cast<int64_t>(w.image) * p.height * p.line;
     for (int i = threadIdx.x; i < p.rows * pieces; i += blockDim.x) {
       const int down = static_cast<int>(p.by_pieces.quotient(i)), piece = i - down * pieces;
-      const int y = w.top * p.stride - p.taps / 2 + down, x = first + piece * 8;
+      const int y = w.top * p.stride - p.runs.taps / 2 + down, x = first + piece * 8;
       const bool is_inside = static_cast<uint32_t>(y) < static_cast<uint32_t>(p.height) &&
                              static_cast<uint32_t>(x) < static_cast<uint32_t>(p.line);
       copy_async<16>(rows + down * p.pitch + piece * 16, is_inside ? image + y * p.line + x : a.source,
@@ -103,7 +98,7 @@ class Source {
   // Of a row of the image: the value before which the window's patches begin, with what leads; and where it
   // lies behind the first piece, in bytes.
   CONVX_DEVICE static int first_value(const PatchArguments& p, const Window& w) {
-    return (w.left * p.stride - p.taps / 2) * p.channels - p.lead;
+    return (w.left * p.stride - p.runs.taps / 2) * p.channels - p.runs.lead;
   }
   CONVX_DEVICE static int first_of(const PatchArguments& p, const Window& w) {
     return (first_value(p, w) & 7) * 2;
