@@ -9,12 +9,12 @@
 namespace convx::hntmp {
 
 // What a thread has for itself while it works on tasks, in accumulators: sums of a block of result channels,
-// filters of 16 bits widened, where each tap's values begin (as many bytes as it takes), the staged window.
+// filters of 16 bits widened, where each product's values begin (integers), the staged window.
 template <class Number>
 struct ThreadMemory {
   // With a stride, the window's phases that no tap meets are left out.
   Number phases, pitch, row_step, window_rows, channel_step;
-  Number sums, widened;
+  Number sums, widened, offsets;
   Number bytes;  // of all, a multiple of a cache line
 };
 
@@ -29,6 +29,7 @@ struct Job {
   // A task is `rows` result rows and `blocks` blocks of result channels of one group of one image; its sums
   // grow by source_channels source channels at a time.
   int64_t rows, blocks, source_channels;
+  int64_t chain;  // products that are summed apart, at most
   ThreadMemory<int64_t> memory;
   void* workspace;  // of each thread: memory.bytes
   int64_t threads;  // at most

@@ -58,15 +58,20 @@ struct Kernel {
     const int64_t vector_step = job.rows * s.result_width * L;
     const int64_t tiles = ceil_divide(s.result_width, kMostPixels);
     for (int64_t c = 0; c < s.source_channels; c += job.source_channels) {
-      const int64_t channels = minimum(job.source_channels, s.source_channels - c);
-      const A* filters = widen_filters(weight + c * taps * kBlock, channels * taps * kBlock, widened);
+      const int64_t products = minimum(job.source_channels, s.source_channels - c) * taps;
+      const int64_t chains = ceil_divide(products, job.chain);
+      const A* filters = widen_filters(weight + c * taps * kBlock, products * kBlock, widened);
       for (int64_t y = 0; y < rows; ++y) {
         const A* row = staged + c * own.channel_step + y * s.stride_h * own.row_step;
         for (int64_t tile = 0; tile < tiles; ++tile) {
           const int64_t x = s.result_width * tile / tiles, end = s.result_width * (tile + 1) / tiles;
-          const Window<A> window{row + x, offsets, taps, channels, own.channel_step};
           const auto add = add_products_of<A>(end - x, std::make_integer_sequence<int, kMostPixels>());
-          add(window, filters, c == 0, sums + (y * s.result_width + x) * L, vector_step);
+          for (int64_t chain = 0; chain < chains; ++chain) {
+            const int64_t first = products * chain / chains, beyond = products * (chain + 1) / chains;
+            const Window<A> window{row + x, offsets + first, beyond - first};
+            add(window, filters + first * kBlock, c == 0 && chain == 0, sums + (y * s.result_width + x) * L,
+                vector_step);
+          }
         }
       }
     }
@@ -98,7 +103,7 @@ struct Kernel {
     A* const sums = static_cast<A*>(memory);
     A* const widened = sums + own.sums;
     int64_t* const offsets = reinterpret_cast<int64_t*>(widened + own.widened);
-    A* const staged = reinterpret_cast<A*>(offsets + taps);
+    A* const staged = reinterpret_cast<A*>(offsets + own.offsets);
     for (int64_t f = 0; f < s.filter_height; ++f) {
       for (int64_t g = 0; g < s.filter_width; ++g) {
         const int64_t across = g * s.dilation_w;
@@ -106,6 +111,7 @@ struct Kernel {
             f * s.dilation_h * own.row_step + across % s.stride_w * own.pitch + across / s.stride_w;
       }
     }
+    for (int64_t i = taps; i < own.offsets; ++i) offsets[i] = offsets[i - taps] + own.channel_step;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t part = task % block_parts, row_part = task / block_parts % row_parts;
       const int64_t image_group = task / (block_parts * row_parts);

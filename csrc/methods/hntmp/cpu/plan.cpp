@@ -12,8 +12,8 @@ namespace {
 // Filters of the source channels that are added up at a time, in the first-level cache beside the input's
 // rows.
 constexpr int64_t kFilterBytes = 16 * 1024;
-// Products that are summed apart before they join a result's total, for the sake of rounding; without fused
-// multiply-adds each product is rounded too.
+// Most products that are summed apart before they join a result's total, for the sake of rounding; without
+// fused multiply-adds each product is rounded too.
 constexpr int64_t products_apart(CpuIsa isa) {
   return isa == CpuIsa::baseline ? 48 : 128;
 }

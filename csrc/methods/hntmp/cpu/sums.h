@@ -17,9 +17,8 @@ namespace owning_channels {
 template <class A>
 struct Window {
   const A* data;           // of the first pixel
-  const int64_t* offsets;  // of each tap
-  int64_t taps, channels;
-  int64_t channel_step;
+  const int64_t* offsets;  // of each product's value
+  int64_t products;
 };
 
 constexpr int kMostPixels = CONVX_SIMD_BYTES == 64 ? 14 : 6;
@@ -34,17 +33,14 @@ __attribute__((noinline)) void add_products(const Window<A>& window, const A* we
   V low[Pixels], high[Pixels];
   CONVX_UNROLLED
   for (int p = 0; p < Pixels; ++p) low[p] = high[p] = V{};
-  const A* channel = window.data;
-  for (int64_t c = 0; c < window.channels; ++c, channel += window.channel_step) {
-    for (int64_t tap = 0; tap < window.taps; ++tap, weight += 2 * L) {
-      const A* row = channel + window.offsets[tap];
-      const V left = load<L>(weight), right = load<L>(weight + L);
-      CONVX_UNROLLED
-      for (int p = 0; p < Pixels; ++p) {
-        const V value = broadcast<V>(row[p]);
-        low[p] += value * left;
-        high[p] += value * right;
-      }
+  for (int64_t i = 0; i < window.products; ++i, weight += 2 * L) {
+    const A* row = window.data + window.offsets[i];
+    const V left = load<L>(weight), right = load<L>(weight + L);
+    CONVX_UNROLLED
+    for (int p = 0; p < Pixels; ++p) {
+      const V value = broadcast<V>(row[p]);
+      low[p] += value * left;
+      high[p] += value * right;
     }
   }
   CONVX_UNROLLED

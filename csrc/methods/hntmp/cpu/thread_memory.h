@@ -24,7 +24,8 @@ ThreadMemory<Number> memory_of(const Sweep& s, int64_t rows, int64_t source_chan
   w.widened = element_size(dtype) == 2 ? Number(source_channels) * taps * block : 0;
   const Number accumulators = w.sums + w.widened + Number(s.source_channels) * w.channel_step;
   constexpr Number kLine = 64;
-  w.bytes = (accumulators * accumulator + taps * Number(sizeof(int64_t)) + kLine - 1) / kLine * kLine;
+  w.offsets = Number(source_channels) * taps;
+  w.bytes = (accumulators * accumulator + w.offsets * Number(sizeof(int64_t)) + kLine - 1) / kLine * kLine;
   return w;
 }
 
