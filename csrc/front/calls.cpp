@@ -234,7 +234,7 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     if (operands->key.autocast) cast.emplace(*operands);
     const c10::intrusive_ptr<Prepared> prepared = prepared_for(*operands, asked, !keeps);
     if (!prepared) return py::none();
-    const bool has_kept = keeps && prepared->packs();
+    const bool has_kept = keeps && prepared->keeps_filters(operands->weight);
     return run(prepared, *operands, has_kept ? kept_filters(packed, *prepared, *operands) : Tensor());
   } catch (const std::exception&) {
     return none_unless_raised_by_others();

@@ -61,10 +61,10 @@ py::object link(py::handle input, py::handle weight, py::handle bias, py::handle
     if (!is_like) return py::none();
   }
   // As the kernels read them, for as long as the weights stay as they are: the caller looks.
-  made->weight = p->forward.by == By::torch ? operands->weight
-                                            : dense(*p, operands->weight, at::MemoryFormat::Contiguous);
-  if (operands->bias) made->bias = operands->bias->contiguous();
   if (!packed.is_none()) made->packed = THPVariable_Unpack(packed.ptr());
+  const bool is_read = p->forward.by == By::kernel && (packed.is_none() || p->forward.plan->reads_both);
+  made->weight = is_read ? dense(*p, operands->weight, at::MemoryFormat::Contiguous) : operands->weight;
+  if (operands->bias) made->bias = operands->bias->contiguous();
   if (p->packs() && !made->packed.defined()) return py::none();
   return py::cast(made);
 }

@@ -89,6 +89,10 @@ Tensor run_torchs_forward(const Prepared& prepared, const Tensor& input, const T
   return is_done ? result : activate(result, prepared.activation);
 }
 
+bool is_aligned(const Prepared& prepared, const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % prepared.library->alignment == 0;
+}
+
 }  // namespace
 
 at::MemoryFormat format_of(const Prepared& prepared) {
@@ -97,8 +101,11 @@ at::MemoryFormat format_of(const Prepared& prepared) {
 
 Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format) {
   if (!tensor.is_contiguous(format)) return tensor.contiguous(format);
-  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return address % prepared.library->alignment == 0 ? tensor : tensor.clone();
+  return is_aligned(prepared, tensor) ? tensor : tensor.clone();
+}
+
+bool Prepared::keeps_filters(const Tensor& weight) const {
+  return packs() || (forward.by == By::kernel && !(weight.is_contiguous() && is_aligned(*this, weight)));
 }
 
 // Workspace and filters may be given back when the launch is queued: torch's allocator orders their reuse by
@@ -113,7 +120,9 @@ void launch(const Prepared& prepared, const Step& step, Pointers pointers, const
     workspace = at::empty({plan.workspace_bytes}, bytes);
     pointers.workspace = workspace.mutable_data_ptr();
   }
-  if (!plan.packing.empty()) {
+  if (plan.packing.empty()) {
+    if (filters.defined()) pointers.weight = filters.const_data_ptr();
+  } else {
     if (!filters.defined()) {
       filters = at::empty({plan.packed_weight_bytes}, bytes);
       prepared.library->pack_weight(plan, step.problem, pointers.weight, filters.mutable_data_ptr(), index);
@@ -266,12 +275,13 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   const c10::DeviceGuard guard(input.device());
   if (prepared.forward.by == By::torch) return run_torchs_forward(prepared, input, weight, bias);
   const Tensor images = dense(prepared, input, format_of(prepared));
-  const Tensor filters = dense(prepared, weight, at::MemoryFormat::Contiguous);
+  const bool reads_weight = !packed.defined() || prepared.forward.plan->reads_both;
+  const Tensor filters = reads_weight ? dense(prepared, weight, at::MemoryFormat::Contiguous) : Tensor();
   const Tensor sums = bias ? bias->contiguous() : Tensor();
   Tensor result = at::empty(prepared.result_sizes, input.options(), format_of(prepared));
   Pointers pointers;
   pointers.input = images.const_data_ptr();
-  pointers.weight = filters.const_data_ptr();
+  pointers.weight = reads_weight ? filters.const_data_ptr() : nullptr;
   pointers.epilogue.bias = bias ? sums.const_data_ptr() : nullptr;
   pointers.result = result.mutable_data_ptr();
   launch(prepared, prepared.forward, pointers, images, packed);

@@ -54,6 +54,9 @@ struct Prepared : torch::CustomClassHolder {
   c10::DimVector input_sizes, weight_sizes, result_sizes;
 
   bool packs() const { return forward.by == By::kernel && !forward.plan->packing.empty(); }
+  // Whether the forward kernel reads other memory than the weight's: filters in its own order, or a copy of a
+  // weight that is not in torch's.
+  bool keeps_filters(const Tensor& weight) const;
 };
 
 at::MemoryFormat format_of(const Prepared& prepared);

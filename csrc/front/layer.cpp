@@ -74,7 +74,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
 Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle packed) {
   const Prepared& p = *call.prepared;
   const Tensor& weight = operands.weight;
-  if (!p.packs() || p.wanted != 0 || call.key.training || call.key.autocast) return {};
+  if (p.wanted != 0 || call.key.training || call.key.autocast || !p.keeps_filters(weight)) return {};
   const bool capturing = p.library->is_capturing(weight.device().index());
   const PackedCopy& copy = call.copy;
   if (!capturing && copy.packed.defined() && copy.weight.is_same(weight) && !weight.is_inference() &&

@@ -18,7 +18,8 @@ struct EpiloguePointers {
 
 // forward reads input, weight and the epilogue's operands and writes result, and so do filterings; input_grad
 // reads output_grad and weight; weight_grad reads input and output_grad. weight is always (out_channels,
-// in_channels / groups, filter_height, filter_width), contiguous, and so is the weight gradient.
+// in_channels / groups, filter_height, filter_width), contiguous, and so is the weight gradient; beside kept
+// filters in plan.packing's order it is there for plans that read both alone.
 struct Pointers {
   const void* input = nullptr;
   const void* weight = nullptr;

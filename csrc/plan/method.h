@@ -49,6 +49,7 @@ struct Plan {
   // groups, dtype and the operation it determines the packed bytes, so that a layer can keep them.
   std::string packing;
   int64_t packed_weight_bytes = 0;
+  bool reads_both = false;  // packed filters, and the weight in torch's order
   double predicted_us = 0;
   double beside_us = 0;  // of passes of their own over the result, which no measured time of the kernel has
   // For those who name it: a form that a paper compares its idea with, slower by intent, or that is no faster

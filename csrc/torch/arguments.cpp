@@ -120,17 +120,22 @@ void require_output_shape(const char* name, const TensorView& tensor, const Conv
                         "; check the sizes, stride, padding and dilation");
 }
 
-void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input) {
+void require_packed(const TensorView& packed, int64_t bytes, const std::string& order,
+                    const TensorView& input) {
   const bool on_device = packed.device_type == input.device_type && packed.device_index == input.device_index;
   if (on_device && packed.dtype == aoti_torch_dtype_uint8() && packed.dimensions == 1 &&
-      packed.sizes[0] == plan.packed_weight_bytes && packed.is_contiguous()) {
+      packed.sizes[0] == bytes && packed.is_contiguous()) {
     return;
   }
-  throw InvalidArgument(
-      "packed_weight must hold the " + std::to_string(plan.packed_weight_bytes) + " bytes of packing '" +
-      plan.packing + "' (uint8, contiguous, on the input's device), " + "got " + dtype_name(packed.dtype) +
-      " of shape " + packed.shape() + " on " + device_name(packed.device_type, packed.device_index) +
-      "; make it with torch.ops.convx.pack_weight and the same arguments");
+  throw InvalidArgument("packed_weight must hold the " + std::to_string(bytes) + " bytes of " + order +
+                        " (uint8, contiguous, on the input's device), got " + dtype_name(packed.dtype) +
+                        " of shape " + packed.shape() + " on " +
+                        device_name(packed.device_type, packed.device_index) +
+                        "; make it with torch.ops.convx.pack_weight and the same arguments");
+}
+
+void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input) {
+  require_packed(packed, plan.packed_weight_bytes, "packing '" + plan.packing + "'", input);
 }
 
 }  // namespace convx

@@ -38,7 +38,9 @@ void require_per_channel(const char* name, const std::optional<Tensor>& tensor, 
 Sizes sizes_argument(const char* name, const std::vector<int64_t>& values);
 Sizes sizes_of(const TensorView& tensor);
 void require_output_shape(const char* name, const TensorView& tensor, const ConvProblem& problem);
-// As pack_weight returns it for this plan.
+// As pack_weight returns it: so many bytes of that order, or for this plan.
+void require_packed(const TensorView& packed, int64_t bytes, const std::string& order,
+                    const TensorView& input);
 void require_packed(const TensorView& packed, const Plan& plan, const TensorView& input);
 
 }  // namespace convx

@@ -28,6 +28,11 @@ ConvProblem forward_problem(const TensorView& input, const TensorView& weight,
   return problem;
 }
 
+// Of a kernel that reads torch's own order.
+bool reads_copy(const Tensor& weight, const TensorView& view) {
+  return !is_readable(weight, view, Layout::nchw);
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
@@ -56,16 +61,25 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
     return canonical(native_forward(*plan, problem, dense_input, weight, epilogue), layout);
   }
 
-  const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor output = allocate(sizes, layout, input_view);
   Pointers pointers;
   pointers.input = dense_input.const_data_ptr();
-  pointers.weight = dense_weight.const_data_ptr();
   if (!plan->finishes_apart) pointers.epilogue = pointers_of(epilogue);
   pointers.result = output.mutable_data_ptr();
-  if (packed_weight.has_value() && !plan->packing.empty()) {
+  const bool packs = !plan->packing.empty();
+  const bool has_kept = packed_weight.has_value() && (packs || reads_copy(weight, weight_view));
+  if (has_kept && packs) {
     require_packed(TensorView(*packed_weight), *plan, input_view);
     pointers.packed_weight = packed_weight->const_data_ptr();
+  } else if (has_kept) {
+    const int64_t bytes = problem.weight_elements() * element_size(problem.dtype);
+    require_packed(TensorView(*packed_weight), bytes, "the weight in torch's order", input_view);
+    pointers.weight = packed_weight->const_data_ptr();
+  }
+  std::optional<Tensor> dense_weight;
+  if (!has_kept || plan->reads_both) {
+    dense_weight = dense(weight, weight_view, Layout::nchw);
+    pointers.weight = dense_weight->const_data_ptr();
   }
   ConvProblem kernels = problem;
   if (plan->finishes_apart) kernels.epilogue = {};
@@ -75,7 +89,8 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const std::optional<Ten
 
 namespace {
 
-// What conv2d takes as packed_weight with the same arguments; empty where its plan reads torch's own order.
+// What conv2d takes as packed_weight with the same arguments: filters in the order of its plan's kernel, also
+// in torch's own where the weight is not; empty where the kernel reads the weight itself.
 Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                           const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
                           const std::vector<int64_t>& dilation, int64_t groups, const Text& activation,
@@ -91,9 +106,13 @@ Tensor pack_conv2d_weight(const Tensor& input, const Tensor& weight, const std::
   }
   const DeviceScope scope(input_view.device_index);
   const auto plan = plan_for(problem, device_traits(input_view.device_index), algorithm);
+  if (plan->packing.empty()) {
+    const bool is_copied = plan->method != &native::method && reads_copy(weight, weight_view);
+    return is_copied ? dense_bytes(weight, weight_view) : allocate_bytes(0, input_view);
+  }
   const Tensor dense_weight = dense(weight, weight_view, Layout::nchw);
   Tensor packed = pack(*plan, problem, dense_weight.const_data_ptr(), input_view);
-  if (!plan->packing.empty()) complete_packing(input_view.device_index);
+  complete_packing(input_view.device_index);
   return packed;
 }
 

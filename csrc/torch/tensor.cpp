@@ -93,11 +93,31 @@ Layout result_layout(const TensorView& first, const TensorView& second) {
   return last ? Layout::nhwc : Layout::nchw;
 }
 
-Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout) {
-  if (!view.is_dense(layout)) return torch::stable::contiguous(tensor, memory_format(layout));
-  // A slice may begin anywhere; a clone begins where the allocator does.
+bool is_readable(const Tensor& tensor, const TensorView& view, Layout layout) {
+  // A slice may begin anywhere.
   const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return address % kArgumentAlignment == 0 ? tensor : torch::stable::clone(tensor);
+  return view.is_dense(layout) && address % kArgumentAlignment == 0;
+}
+
+Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout) {
+  if (is_readable(tensor, view, layout)) return tensor;
+  // A copy begins where the allocator does.
+  if (view.is_dense(layout)) return torch::stable::clone(tensor);
+  return torch::stable::contiguous(tensor, memory_format(layout));
+}
+
+Tensor dense_bytes(const Tensor& tensor, const TensorView& view) {
+  const Sizes sizes = {view.sizes[0], view.sizes[1], view.sizes[2], view.sizes[3]};
+  const Sizes strides = dense_strides(sizes, Layout::nchw);
+  const int64_t elements = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+  Tensor bytes = allocate_bytes(elements * static_cast<int64_t>(tensor.element_size()), view);
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(bytes.mutable_data_ptr(), 4, sizes.data(),
+                                                            strides.data(), 0, view.dtype, view.device_type,
+                                                            view.device_index, &handle));
+  Tensor values(handle);
+  torch::stable::copy_(values, tensor);
+  return bytes;
 }
 
 Tensor copy(const Tensor& tensor, Layout layout) {

@@ -42,11 +42,15 @@ Tensor allocate_bytes(int64_t count, const TensorView& view);
 // tell). convx/_arguments.py has the same rule.
 Layout result_layout(const TensorView& first, const TensorView& second);
 
-// The tensor itself where it is dense in the layout and aligned for vector loads, else a copy that is.
+// Whether kernels can read it where it is: dense in the layout and aligned for vector loads.
+bool is_readable(const Tensor& tensor, const TensorView& view, Layout layout);
+// The tensor itself where it is readable, else a copy that is.
 Tensor dense(const Tensor& tensor, const TensorView& view, Layout layout);
 inline Tensor in_nchw(const Tensor& tensor) {
   return dense(tensor, TensorView(tensor), Layout::nchw);
 }
+// The bytes of such a copy in torch's own order.
+Tensor dense_bytes(const Tensor& tensor, const TensorView& view);
 // A copy as allocate would have made it.
 Tensor copy(const Tensor& tensor, Layout layout);
 // The same memory with other sizes and strides, as a tensor of its own. aten::as_strided would return a view,

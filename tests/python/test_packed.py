@@ -61,12 +61,20 @@ def _layer(device: str = "cpu") -> convx.nn.Conv2d:
     return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp", device=device).eval()
 
 
+def _in_another_order() -> convx.nn.Conv2d:
+    """Of a method that reads torch's own order, with a weight that lies in memory as other frameworks' do."""
+    torch.manual_seed(0)
+    layer = convx.nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, algorithm="depthwise").eval()
+    layer.weight = torch.nn.Parameter(torch.randn(3, 3, 1, CHANNELS).permute(3, 2, 0, 1))
+    return layer
+
+
 def _input() -> Tensor:
     return torch.randn(2, CHANNELS, 9, 11)
 
 
 def _expected(layer: torch.nn.Conv2d, x: Tensor) -> Tensor:
-    return torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=1)
+    return torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=1, groups=layer.groups)
 
 
 def _assert_right(layer: convx.nn.Conv2d, x: Tensor) -> None:
@@ -152,9 +160,12 @@ CHANGES = (
 )
 
 
+@pytest.mark.parametrize("made", [_layer, _in_another_order])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_weight_is_packed_anew(change: Callable[[convx.nn.Conv2d], None]) -> None:
-    layer, x = _layer(), _input()
+def test_a_changed_weight_is_packed_anew(
+    change: Callable[[convx.nn.Conv2d], None], made: Callable[[], convx.nn.Conv2d]
+) -> None:
+    layer, x = made(), _input()
     _assert_right(layer, x)
     change(layer)
     _assert_right(layer, x)
@@ -176,6 +187,62 @@ def test_filters_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_all()
     _assert_right(layer, x)
     assert len(calls) == 3
+
+
+def _copies(call: Callable[[], Any]) -> int:
+    """That torch makes, of whatever, while kept filters serve the call."""
+    with torch.no_grad():
+        call()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            call()
+    return sum(each.count for each in seen.key_averages() if each.key == "aten::copy_")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("made", [_layer, _in_another_order])
+def test_a_weight_in_another_order_is_copied_once(
+    made: Callable[[], convx.nn.Conv2d], dtype: torch.dtype
+) -> None:
+    """For kernels with an order of their own and for those that read torch's, by each way of a call."""
+    layer, x = made().to(dtype), _input().to(dtype)
+    if made is _layer:
+        layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+    assert not layer.weight.is_contiguous()
+    assert _copies(lambda: layer(x)) == 0
+    assert layer.train() and _copies(lambda: layer(x)) > 0
+    packed, residual = PackedFilters(), layer(x).detach()
+
+    def function(**more: Any) -> Tensor:
+        rest: Any = (1, 1, 1, layer.groups)
+        choice = {"algorithm": layer.algorithm, **more}
+        return convx.functional.conv2d(x, layer.weight, layer.bias, *rest, **choice)
+
+    assert _copies(lambda: function(packed=packed)) == 0
+    assert _copies(lambda: function(packed=packed, residual=residual)) == 0
+    with torch.no_grad():
+        with_residual, alone = function(packed=packed, residual=residual), function(packed=packed)
+    assert torch.equal(alone, residual)
+    torch.testing.assert_close(with_residual, alone + residual, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.gpu
+def test_a_graph_copies_no_weight() -> None:
+    """A first convolution in channels_last."""
+    layer = convx.nn.Conv2d(3, 32, 3, 2, 1, algorithm="hntmp").eval()
+    layer, x = layer.to("cuda", torch.bfloat16), torch.randn(1, 3, 32, 32).to("cuda", torch.bfloat16)
+    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    x = x.contiguous(memory_format=torch.channels_last)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), convx.constant_filters():
+        expected = layer(x)
+        with torch.cuda.graph(graph):
+            y = layer(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        graph.replay()
+        torch.cuda.synchronize()
+    assert torch.equal(y, expected)
+    assert not [each.name for each in seen.events() if "copy" in each.name]
 
 
 def test_writes_that_no_version_counts_need_forget() -> None:
@@ -362,6 +429,20 @@ def test_a_plan_in_torchs_order_has_no_packed_bytes() -> None:
     rest = ((1, 1), (1, 1, 1, 1), (1, 1), 8, "none", "depthwise", 0)
     packed = torch.ops.convx.pack_weight(x, w, None, *rest)
     assert packed.shape == (0,)
+
+
+def test_packed_bytes_in_torchs_order() -> None:
+    """Of a weight in another one, where a kernel reads them."""
+    x, w = torch.randn(1, 8, 9, 9), torch.randn(3, 3, 1, 8).permute(3, 2, 0, 1)
+    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), 8)
+    rest = (*geometry, "none", "depthwise", 0)
+    packed = torch.ops.convx.pack_weight(x, w, None, *rest)
+    assert torch.equal(packed.view(torch.float32), w.flatten())
+    expected = torch.ops.convx.conv2d(x, w, None, *rest)
+    assert torch.equal(torch.ops.convx.conv2d(x, w, None, *rest, packed), expected)
+    with pytest.raises((RuntimeError, ValueError), match=r"288 bytes of the weight in torch's order"):
+        torch.ops.convx.conv2d(x, w, None, *rest, packed[1:])
+    assert torch.ops.convx.pack_weight(x, w, None, *geometry, "none", "native", 0).shape == (0,)
 
 
 @pytest.mark.gpu

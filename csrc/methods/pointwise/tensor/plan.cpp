@@ -97,6 +97,7 @@ void append_access(const ConvProblem& problem, const DeviceTraits& device, std::
       plan.packing = tensor::packing_name(Kind, tensor::Form<How>::kOrder, device.lanes);
       plan.packed_weight_bytes =
           problem.groups * tensor::row_tiles_of(How, product.rows) * steps * 512 * tensor::parts(Kind);
+      plan.reads_both = Kind == tensor::kSplit;  // sums that are not finite are computed again
       plan.predicted_us = predicted_us<Kind, How, Tile>(problem, device, product, size);
       plans.push_back(std::move(plan));
     });
