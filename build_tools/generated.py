@@ -45,6 +45,7 @@ LAUNCHERS = {
     "hntmp/stem_tensor": ("float16", "bfloat16"),
     "inverted_residual": ("float16", "bfloat16"),
     "inverted_residual/banded": ("float16", "bfloat16"),
+    "inverted_residual/excited": ("float16", "bfloat16"),
     "pointwise/fma": _REAL,
     "pointwise/shallow": ("float16", "bfloat16"),
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),

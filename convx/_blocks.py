@@ -110,84 +110,6 @@ class Block(nn.Module):
         return {**self.__dict__, "_kept": {}}
 
 
-class InvertedResidual(Block):
-    """A 1x1 convolution to more channels, a depthwise one with the same activation, a 1x1 one to fewer, and
-    the input added where `residual` says so: MobileNetV2's block. Or a network's first convolution, of few
-    channels and any odd filter, in the place of the first."""
-
-    method = "inverted_residual"
-
-    def __init__(self, expand: nn.Conv2d, depthwise: nn.Conv2d, project: nn.Conv2d, residual: bool) -> None:
-        super().__init__()
-        self.expand, self.depthwise, self.project = expand, depthwise, project
-        self.residual = residual
-
-    @property
-    def layers(self) -> tuple[nn.Conv2d, ...]:
-        return self.expand, self.depthwise, self.project
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return ("expand", "depthwise", "project", *(("residual",) if self.residual else ()))
-
-    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
-        return _planning.core().BlockProblem(
-            dtype=_planning.dtype_name(dtype),
-            layout="channels_last" if channels_last else "nchw",
-            activation=getattr(self.expand, "activation", "none"),
-            output_activation=getattr(self.project, "activation", "none"),
-            residual=self.residual,
-            batch=size[0],
-            channels=size[1],
-            height=size[2],
-            width=size[3],
-            expanded_channels=self.expand.out_channels,
-            out_channels=self.project.out_channels,
-            expand_filter=self.expand.kernel_size[0],
-            expand_stride=pair("stride", self.expand.stride)[0],
-            filter=self.depthwise.kernel_size[0],
-            stride=pair("stride", self.depthwise.stride)[0],
-        )
-
-    def shape(self, size: tuple[int, ...]) -> str:
-        stride = pair("stride", self.depthwise.stride)[0]
-        taps, more = self.depthwise.kernel_size[0], f" s{stride}" if stride != 1 else ""
-        channels = f"{size[1]}->{self.expand.out_channels}->{self.project.out_channels}"
-        return f"{channels} {taps}x{taps}{more} on {'x'.join(map(str, size))}"
-
-    def can_be_one_kernel(self, input: Tensor) -> bool:
-        if not super().can_be_one_kernel(input):
-            return False
-        return is_channels_last(input) or self._reads_patches(input)
-
-    def _reads_patches(self, input: Tensor) -> bool:
-        """Of an image of either layout, for a result in channels_last."""
-        return self.expand.kernel_size != (1, 1) and gives_channels_last(input, self.expand.weight)
-
-    def by_layers(self, input: Tensor) -> Tensor:
-        filtered = self.depthwise(self.expand(input))
-        output: Tensor = self.project(filtered, input) if self.residual else self.project(filtered)
-        return output
-
-    def _by_kernel(
-        self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
-    ) -> Tensor:
-        rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
-        return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
-
-    def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor:
-        packed: Tensor = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
-        return packed
-
-    def _options(self) -> tuple[Any, ...]:
-        activations = (getattr(layer, "activation", "none") for layer in (self.expand, self.project))
-        strides = (pair("stride", layer.stride)[0] for layer in (self.expand, self.depthwise))
-        return (*strides, *activations, self.residual)
-
-    def extra_repr(self) -> str:
-        return "residual" if self.residual else ""
-
-
 class SqueezeExcite(Block):
     """The input times gates of its channels, which come from the mean of each plane by two 1x1 convolutions,
     to fewer channels and back (Hu, Shen and Sun, 2018). gate: of GATES."""
@@ -211,7 +133,7 @@ class SqueezeExcite(Block):
         return _planning.core().ExciteProblem(
             dtype=_planning.dtype_name(dtype),
             layout="channels_last" if channels_last else "nchw",
-            activation=self._activation,
+            activation=self.activation,
             gate=self.gate,
             batch=size[0],
             channels=size[1],
@@ -221,7 +143,8 @@ class SqueezeExcite(Block):
         )
 
     @property
-    def _activation(self) -> str:
+    def activation(self) -> str:
+        """Inside."""
         return getattr(self.squeeze, "activation", "none")
 
     def shape(self, size: tuple[int, ...]) -> str:
@@ -234,11 +157,120 @@ class SqueezeExcite(Block):
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
     ) -> Tensor:
-        rest = (self._activation, self.gate, algorithm, tf32_setting(input.is_cuda, input.dtype))
+        rest = (self.activation, self.gate, algorithm, tf32_setting(input.is_cuda, input.dtype))
         return operators.squeeze_excite(input, *weights, *rest)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return self.gate
+
+
+class InvertedResidual(Block):
+    """A 1x1 convolution to more channels, a depthwise one with the same activation, a 1x1 one to fewer, and
+    the input added where `residual` says so: MobileNetV2's block. Or a network's first convolution, of few
+    channels and any odd filter, in the place of the first. `excitation` is of what is filtered, as
+    MobileNetV3 and EfficientNet have it."""
+
+    method = "inverted_residual"
+
+    def __init__(
+        self,
+        expand: nn.Conv2d,
+        depthwise: nn.Conv2d,
+        project: nn.Conv2d,
+        residual: bool,
+        excitation: SqueezeExcite | None = None,
+    ) -> None:
+        super().__init__()
+        self.expand, self.depthwise, self.excitation, self.project = expand, depthwise, excitation, project
+        self.residual = residual
+
+    @property
+    def layers(self) -> tuple[nn.Conv2d, ...]:
+        inner = () if self.excitation is None else self.excitation.layers
+        return self.expand, self.depthwise, self.project, *inner
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        inner = () if self.excitation is None else self.excitation.parts
+        return "expand", "depthwise", *inner, "project", *(("residual",) if self.residual else ())
+
+    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
+        return _planning.core().BlockProblem(
+            dtype=_planning.dtype_name(dtype),
+            layout="channels_last" if channels_last else "nchw",
+            activation=getattr(self.expand, "activation", "none"),
+            output_activation=getattr(self.project, "activation", "none"),
+            residual=self.residual,
+            batch=size[0],
+            channels=size[1],
+            height=size[2],
+            width=size[3],
+            expanded_channels=self.expand.out_channels,
+            out_channels=self.project.out_channels,
+            expand_filter=self.expand.kernel_size[0],
+            expand_stride=pair("stride", self.expand.stride)[0],
+            filter=self.depthwise.kernel_size[0],
+            stride=pair("stride", self.depthwise.stride)[0],
+            squeezed_channels=0 if self.excitation is None else self.excitation.squeeze.out_channels,
+            squeeze_activation=self._gating[0],
+            gate=self._gating[1],
+        )
+
+    @property
+    def _gating(self) -> tuple[str, str]:
+        """The activation and the gate of its squeeze-and-excitation; any where it has none."""
+        inner = self.excitation
+        return ("relu", "sigmoid") if inner is None else (inner.activation, inner.gate)
+
+    def shape(self, size: tuple[int, ...]) -> str:
+        stride = pair("stride", self.depthwise.stride)[0]
+        taps, more = self.depthwise.kernel_size[0], f" s{stride}" if stride != 1 else ""
+        channels = f"{size[1]}->{self.expand.out_channels}->{self.project.out_channels}"
+        if self.excitation is not None:
+            more += f", excited by {self.excitation.squeeze.out_channels},"
+        return f"{channels} {taps}x{taps}{more} on {'x'.join(map(str, size))}"
+
+    def can_be_one_kernel(self, input: Tensor) -> bool:
+        if not super().can_be_one_kernel(input):
+            return False
+        return is_channels_last(input) or self._reads_patches(input)
+
+    def _reads_patches(self, input: Tensor) -> bool:
+        """Of an image of either layout, for a result in channels_last."""
+        return self.expand.kernel_size != (1, 1) and gives_channels_last(input, self.expand.weight)
+
+    def by_layers(self, input: Tensor) -> Tensor:
+        filtered = self.depthwise(self.expand(input))
+        if self.excitation is not None:
+            filtered = self.excitation(filtered)
+        output: Tensor = self.project(filtered, input) if self.residual else self.project(filtered)
+        return output
+
+    def _by_kernel(
+        self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
+    ) -> Tensor:
+        rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
+        return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
+
+    def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor:
+        packed: Tensor = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
+        return packed
+
+    def _options(self) -> tuple[Any, ...]:
+        inside, after = (getattr(layer, "activation", "none") for layer in (self.expand, self.project))
+        strides = (pair("stride", layer.stride)[0] for layer in (self.expand, self.depthwise))
+        return (*strides, inside, *self._gating, after, self.residual)
+
+    def _weights(self) -> tuple[Tensor | None, ...]:
+        return super()._weights() if self.excitation is not None else (*super()._weights(), *(None,) * 4)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "excitation" not in state["_modules"]:
+            state = {"excitation": None, **state}  # pickles of older versions have none
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+
+    def extra_repr(self) -> str:
+        return "residual" if self.residual else ""
 
 
 def _needs_grad(tensor: Tensor | None) -> bool:

@@ -1,5 +1,5 @@
-"""convx::inverted_residual and pack_inverted_residual: a block in one kernel, or convolution by
-convolution.
+"""convx::inverted_residual and pack_inverted_residual: a block, with squeeze-and-excitation or without, in
+one kernel, or layer by layer.
 
 For inference: there are no derivatives. Layers do what needs them (convx._blocks).
 """
@@ -16,6 +16,7 @@ from torch import Tensor
 from convx._arguments import gives_channels_last
 from convx._errors import check, shape
 from convx.operators.checks import check_image, check_like, check_per_channel
+from convx.operators.excite import check_excitation, excitation_flops
 from convx.operators.operator import Operator
 
 
@@ -43,8 +44,27 @@ def _sizes(a: Any) -> tuple[Any, ...]:
             tuple(given) == wanted,
             f"{name} must have the shape {shape(wanted)} for these other tensors, got {shape(given)}",
         )
+    _check_excitation(a, expanded)
     height, width = (_strided(_strided(size, a.expand_stride), a.stride) for size in a.input.shape[2:])
     return batch, out_channels, height, width
+
+
+def _check_excitation(a: Any, channels: Any) -> None:
+    """Of a block with so many expanded channels; both weights are given, or neither."""
+    for name, needed in (
+        ("squeeze_weight", "excite_weight"),
+        ("excite_weight", "squeeze_weight"),
+        ("squeeze_bias", "squeeze_weight"),
+        ("excite_bias", "excite_weight"),
+    ):
+        given = getattr(a, name)
+        check(
+            given is None or getattr(a, needed) is not None,
+            f"{name} needs {needed}, got {'' if given is None else shape(given.shape)} and None; give both "
+            "or neither",
+        )
+    if a.squeeze_weight is not None:
+        check_excitation(a, channels)
 
 
 def _strided(size: Any, stride: int) -> Any:
@@ -73,7 +93,11 @@ def _flops(shapes: Any, output: Sequence[int]) -> int:
     expanded, *depth = shapes.expand_weight
     out_pixels = output[0] * output[2] * output[3]
     of_expand = batch * height * width * math.prod(depth)
-    return int(2 * expanded * (of_expand + out_pixels * (taps + output[1])))
+    convolutions = int(2 * expanded * (of_expand + out_pixels * (taps + output[1])))
+    if shapes.squeeze_weight is None:
+        return convolutions
+    filtered = (batch, expanded, *output[2:])
+    return convolutions + excitation_flops(filtered, shapes.squeeze_weight[0])
 
 
 inverted_residual = Operator("inverted_residual", _fake, flops=_flops)

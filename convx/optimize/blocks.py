@@ -70,26 +70,46 @@ def _inverted_residual(reader: Reader, expand: fx.Node) -> _Match | None:
     """One that begins there, with nobody else seeing what is in between."""
     if not (_is_pointwise(reader, expand) or _is_first(reader, expand)) or len(expand.args) != 1:
         return None
-    chain = [expand]
-    for is_next in (_is_depthwise, _is_pointwise):
-        users = list(chain[-1].users)
-        if len(users) != 1 or not is_next(reader, users[0]) or users[0].args[0] is not chain[-1]:
-            return None
-        chain.append(users[0])
-    layers: Any = [reader.layer(node) for node in chain]
-    is_one_activation = layers[0].activation == layers[1].activation
-    if len(set(layers)) < 3 or len(chain[1].args) != 1 or not is_one_activation:
+    depthwise = _only_user(expand)
+    if depthwise is None or not _is_depthwise(reader, depthwise) or len(depthwise.args) != 1:
         return None
-    adds_input = len(chain[2].args) == 2
+    excitation = _excitation_of(reader, depthwise)
+    filtered = depthwise if excitation is None else excitation.nodes[-1]
+    project = _only_user(filtered)
+    if project is None or not _is_pointwise(reader, project) or project.args[0] is not filtered:
+        return None
+    parts = {"expand": expand, "depthwise": depthwise, "project": project}
+    chain = [expand, depthwise, project]
+    if excitation is not None:
+        parts |= {f"excitation.{name}": node for name, node in excitation.layers.items()}
+        chain[2:2] = excitation.nodes
+    layers: Any = [reader.layer(node) for node in parts.values()]
+    is_one_activation = layers[0].activation == layers[1].activation
+    if len(set(layers)) < len(parts) or not is_one_activation:
+        return None
+    adds_input = len(project.args) == 2
     if adds_input:
-        is_input = chain[2].args[1] is expand.args[0]
+        is_input = project.args[1] is expand.args[0]
         if not is_input or layers[2].activation != "none" or layers[0].kernel_size != (1, 1):
             return None
     if not _nothing_writes(reader, chain):
         return None
-    block = InvertedResidual(layers[0], layers[1], layers[2], adds_input).eval()
-    parts = dict(zip(("expand", "depthwise", "project"), chain, strict=True))
+    inner: Any = None if excitation is None else excitation.block
+    block = InvertedResidual(layers[0], layers[1], layers[2], adds_input, inner).eval()
     return _Match(block, "block", expand.args[0], parts, chain)  # type: ignore[arg-type]
+
+
+def _only_user(node: fx.Node) -> fx.Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _excitation_of(reader: Reader, node: fx.Node) -> _Match | None:
+    """The squeeze-and-excitation that all users of a node are in."""
+    for user in node.users:
+        match = _squeeze_excite(reader, user)
+        if match is not None and match.input is node and node.users.keys() <= set(match.nodes):
+            return match
+    return None
 
 
 def _squeeze_excite(reader: Reader, product: fx.Node) -> _Match | None:

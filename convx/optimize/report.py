@@ -11,7 +11,7 @@ from convx.optimize.html import layers, page, summary
 
 @dataclass(frozen=True)
 class FusionReport:
-    """One convolution layer, or a block of three that one kernel runs."""
+    """One convolution layer, or a block of several that one kernel runs."""
 
     name: str
     shape: str

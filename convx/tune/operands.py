@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from convx import operators
+from convx import _planning, operators
 from convx._blocks import GATES
 from convx.tune.replays import Call
 
@@ -87,16 +87,19 @@ class BlockOperands:
         )
         # As layers of a network in channels_last have them.
         self.weights = [each.to(memory_format=torch.channels_last) for each in weights]
-        self.biases = [torch.zeros(each.size(0), dtype=each.dtype, device=device) for each in weights]
+        self.biases = _biases(self.weights)
+        self.excitation = None if p.excitation is None else _Excitation(p.excitation, values)
 
     def call(self, algorithm: str) -> Call:
         """Runs the block by one plan on the set of that index, with filters packed beforehand."""
         if algorithm == "native":
             return self._by_layers()
         p = self.problem
-        operands = [each for both in zip(self.weights, self.biases, strict=True) for each in both]
-        strides = (p.expand_stride, p.stride)
-        rest = (*operands, *strides, p.activation, p.output_activation, p.residual, algorithm)
+        inner: Sequence[Tensor | None] = (None,) * 4
+        if self.excitation is not None:
+            inner = _in_turns(self.excitation.weights, self.excitation.biases)
+        options = (p.expand_stride, p.stride, p.activation, p.squeeze_activation, p.gate, p.output_activation)
+        rest = (*_in_turns(self.weights, self.biases), *inner, *options, p.residual, algorithm)
         packed = operators.pack_inverted_residual(self.inputs[0], *rest)
         return lambda index: operators.inverted_residual(self.inputs[index], *rest, 0, packed)
 
@@ -108,16 +111,22 @@ class BlockOperands:
             ([p.stride] * 2, [p.filter // 2] * 4, one, p.expanded_channels, p.activation),
             (one, none, one, 1, p.output_activation),
         )
-        layers = [
+        expand, depthwise, project = (
             _Convolution(weight, bias, geometry)
             for weight, bias, geometry in zip(self.weights, self.biases, geometries, strict=True)
-        ]
+        )
+
+        excited = None
+        if self.excitation is not None:  # as a network's is, by its own plan
+            plan = _planning.core().select(p.excitation, _planning.device(self.inputs[0].device)).plan
+            excited = self.excitation.by(plan.name)
 
         def call(index: int) -> Tensor:
-            value = given = self.inputs[index]
-            for layer in layers:
-                value = layer(value, given if p.residual and layer is layers[-1] else None)
-            return value
+            given = self.inputs[index]
+            filtered = depthwise(expand(given))
+            if excited is not None:
+                filtered = excited(filtered)
+            return project(filtered, given if p.residual else None)
 
         call(0)
         return call
@@ -132,36 +141,50 @@ class ExciteOperands:
         values = _normal(p, device)
         layout, size = _format(p), (p.batch, p.channels, p.height, p.width)
         self.inputs = [values(*size).to(memory_format=layout) for _ in range(self.sets)]
-        squeezed, channels = p.squeezed_channels, p.channels
-        sizes = ((squeezed, channels, 1, 1), (channels, squeezed, 1, 1))
-        self.weights = [(values(*each) / math.sqrt(each[1])).to(memory_format=layout) for each in sizes]
-        self.biases = [torch.zeros(each.size(0), dtype=each.dtype, device=device) for each in self.weights]
+        self.excitation = _Excitation(p, values)
 
     def call(self, algorithm: str) -> Call:
         """Runs it by one plan on the set of that index."""
-        if algorithm == "native":
-            return self._by_layers()
-        p = self.problem
-        operands = [each for both in zip(self.weights, self.biases, strict=True) for each in both]
-        rest = (*operands, p.activation, p.gate, algorithm, 0)
-        return lambda index: operators.squeeze_excite(self.inputs[index], *rest)
+        run = self.excitation.by(algorithm)
+        run(self.inputs[0])
+        return lambda index: run(self.inputs[index])
 
-    def _by_layers(self) -> Call:
+
+class _Excitation:
+    """Random filters for a _core.ExciteProblem."""
+
+    def __init__(self, problem: Any, values: Callable[..., Tensor]) -> None:
+        self.problem = problem
+        squeezed, channels = problem.squeezed_channels, problem.channels
+        sizes = ((squeezed, channels, 1, 1), (channels, squeezed, 1, 1))
+        layout = _format(problem)
+        self.weights = [(values(*each) / math.sqrt(each[1])).to(memory_format=layout) for each in sizes]
+        self.biases = _biases(self.weights)
+
+    def by(self, algorithm: str) -> Callable[[Tensor], Tensor]:
+        """Runs it by one plan."""
+        p = self.problem
+        if algorithm != "native":
+            rest = (*_in_turns(self.weights, self.biases), p.activation, p.gate, algorithm, 0)
+            return lambda input: operators.squeeze_excite(input, *rest)
         geometry = ([1, 1], [0, 0, 0, 0], [1, 1], 1)
         squeeze, excite = (
             _Convolution(weight, bias, (*geometry, activation))
             for weight, bias, activation in zip(
-                self.weights, self.biases, (self.problem.activation, "none"), strict=True
+                self.weights, self.biases, (p.activation, "none"), strict=True
             )
         )
-        gate = GATES[self.problem.gate]
+        gate = GATES[p.gate]
+        return lambda input: input * gate(excite(squeeze(F.adaptive_avg_pool2d(input, 1))))
 
-        def call(index: int) -> Tensor:
-            given = self.inputs[index]
-            return given * gate(excite(squeeze(F.adaptive_avg_pool2d(given, 1))))
 
-        call(0)
-        return call
+def _biases(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [each.new_zeros(each.size(0)) for each in weights]
+
+
+def _in_turns(weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
+    """As operators take them."""
+    return [each for both in zip(weights, biases, strict=True) for each in both]
 
 
 class _Convolution:

@@ -14,7 +14,7 @@ import math
 import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,36 +33,53 @@ from convx.tune.folder import (
 FORMAT = "convx tuning record 1"
 _MOST_RECORDS = 4096  # that are read; the newest
 _MOST_BYTES = 1 << 20  # of one file
-_FIELDS = (
-    *("operation", "dtype", "layout", "activation", "bias", "allow_tf32", "batch", "in_channels"),
-    *("in_height", "in_width", "out_channels", "filter_height", "filter_width", "groups"),
-    *("stride", "dilation", "padding"),
+
+
+class _Kind(NamedTuple):
+    """Of problems: its type in _core, and its fields."""
+
+    type: str
+    fields: tuple[str, ...]
+    # Beside them, each where the field that it belongs to says that a problem has such: records from before
+    # there were any hold still.
+    more: dict[str, str]
+
+
+_CONVOLUTION = _Kind(
+    "Problem",
+    (
+        *("operation", "dtype", "layout", "activation", "bias", "allow_tf32", "batch", "in_channels"),
+        *("in_height", "in_width", "out_channels", "filter_height", "filter_width", "groups"),
+        *("stride", "dilation", "padding"),
+    ),
+    {name: name for name in ("scale", "residual", "residual_after_activation")},
 )
-# Beside them, where a problem has them: records from before there were any hold still.
-_MORE_FIELDS = ("scale", "residual", "residual_after_activation")
-# By the operation, of problems that are no convolution: their type in _core, and its fields.
+# By the operation, of problems that are no convolution.
 _KINDS = {
-    "filter2d": (
+    "filter2d": _Kind(
         "FilterProblem",
         (
             *("operation", "dtype", "border", "images", "height", "width"),
             *("filters", "filter_height", "filter_width"),
         ),
+        {},
     ),
-    "inverted_residual": (
+    "inverted_residual": _Kind(
         "BlockProblem",
         (
             *("operation", "dtype", "activation", "output_activation", "residual", "layout", "batch"),
             *("channels", "height", "width", "expanded_channels", "out_channels"),
             *("expand_filter", "expand_stride", "filter", "stride"),
         ),
+        dict.fromkeys(("squeezed_channels", "squeeze_activation", "gate"), "squeezed_channels"),
     ),
-    "squeeze_excite": (
+    "squeeze_excite": _Kind(
         "ExciteProblem",
         (
             *("operation", "dtype", "layout", "activation", "gate"),
             *("batch", "channels", "height", "width", "squeezed_channels"),
         ),
+        {},
     ),
 }
 
@@ -122,20 +139,19 @@ def environment_of(device: Any) -> dict[str, Any]:
     return {"device": key, "processor": _processor() if device.backend == "cpu" else "", **_versions()}
 
 
-def _field_names(operation: str) -> tuple[str, ...]:
-    return _KINDS[operation][1] if operation in _KINDS else _FIELDS
+def _kind(operation: str) -> _Kind:
+    return _KINDS.get(operation, _CONVOLUTION)
 
 
 def _type_of(operation: str) -> Any:
-    return getattr(_libraries.core(), _KINDS[operation][0] if operation in _KINDS else "Problem")
+    return getattr(_libraries.core(), _kind(operation).type)
 
 
 def problem_fields(problem: Any) -> dict[str, Any]:
     """A problem of any kind as plain data."""
-    names = _field_names(problem.operation)
-    if problem.operation not in _KINDS:
-        names += tuple(name for name in _MORE_FIELDS if getattr(problem, name))
-    fields = {name: getattr(problem, name) for name in names}
+    kind = _kind(problem.operation)
+    more = (name for name, of in kind.more.items() if getattr(problem, of))
+    fields = {name: getattr(problem, name) for name in (*kind.fields, *more)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
@@ -194,10 +210,9 @@ def _parse(path: Path) -> Record:
         and _are_times(record.candidates)
         and (record.kernel is None or _are_fields(record.kernel))
     )
-    operation = str(record.problem.get("operation"))
-    more = () if operation in _KINDS else _MORE_FIELDS
-    names = {name for name in record.problem if name not in more}
-    if not is_typed or names != set(_field_names(operation)):
+    kind = _kind(str(record.problem.get("operation")))
+    names = {name for name in record.problem if name not in kind.more}
+    if not is_typed or names != set(kind.fields):
         raise ValueError("fields are missing or of another type")
     return record
 

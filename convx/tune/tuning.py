@@ -243,9 +243,10 @@ def problems_of(
 def block_problems_of(
     model: Module, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[tuple[Any, torch.device]]:
-    """The distinct problems of a model's blocks that one kernel can run."""
+    """The distinct problems of a model's blocks that one kernel can run. Those inside of others come first:
+    the others are held against them."""
     found: dict[tuple[Any, torch.device], None] = {}
-    for block, calls in _layers.record_block_calls(model, args, kwargs).items():
+    for block, calls in reversed(_layers.record_block_calls(model, args, kwargs).items()):
         for call in calls:
             problem = block.problem(call.size, call.dtype, call.channels_last)
             able, _ = _planning.core().supports(block.method, problem, _planning.device(call.device))

@@ -11,9 +11,19 @@ double BlockProblem::flops() const {
   const double expanded = static_cast<double>(expanded_channels);
   const double pixels = static_cast<double>(batch * expanded_height * expanded_width);
   const double results = static_cast<double>(batch * out_height * out_width);
-  return 2 * expanded *
-         (pixels * static_cast<double>(expand_depth()) +
-          results * static_cast<double>(filter * filter + out_channels));
+  const double convolutions = 2 * expanded *
+                              (pixels * static_cast<double>(expand_depth()) +
+                               results * static_cast<double>(filter * filter + out_channels));
+  return squeezed_channels > 0 ? convolutions + excitation().flops() : convolutions;
+}
+
+ExciteProblem BlockProblem::excitation() const {
+  ExciteProblem of;
+  of.dtype = dtype, of.layout = Layout::nhwc;
+  of.activation = squeeze_activation, of.gate = gate;
+  of.batch = batch, of.channels = expanded_channels, of.height = out_height, of.width = out_width;
+  of.squeezed_channels = squeezed_channels;
+  return of;
 }
 
 bool BlockProblem::operator==(const BlockProblem& other) const {
@@ -22,15 +32,18 @@ bool BlockProblem::operator==(const BlockProblem& other) const {
          layout == other.layout && expand_filter == other.expand_filter &&
          expand_stride == other.expand_stride && batch == other.batch && channels == other.channels &&
          height == other.height && width == other.width && expanded_channels == other.expanded_channels &&
-         out_channels == other.out_channels && filter == other.filter && stride == other.stride;
+         out_channels == other.out_channels && filter == other.filter && stride == other.stride &&
+         squeezed_channels == other.squeezed_channels && squeeze_activation == other.squeeze_activation &&
+         gate == other.gate;
 }
 
 size_t BlockProblem::hash() const {
   const uint64_t kinds = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(activation) << 8 |
                          static_cast<uint64_t>(output_activation) << 16 |
-                         static_cast<uint64_t>(has_residual) << 24 | static_cast<uint64_t>(layout) << 25;
+                         static_cast<uint64_t>(has_residual) << 24 | static_cast<uint64_t>(layout) << 25 |
+                         static_cast<uint64_t>(squeeze_activation) << 32 | static_cast<uint64_t>(gate) << 40;
   return hash_of(kinds, {batch, channels, height, width, expanded_channels, out_channels, expand_filter,
-                         expand_stride, filter, stride});
+                         expand_stride, filter, stride, squeezed_channels});
 }
 
 void validate_and_size(BlockProblem& p) {
@@ -43,6 +56,7 @@ void validate_and_size(BlockProblem& p) {
                {"input: width", p.width, 1},
                {"expanded_channels", p.expanded_channels, 1},
                {"out_channels", p.out_channels, 1},
+               {"squeezed_channels", p.squeezed_channels, 0},
                {"expand_filter", p.expand_filter, 1},
                {"expand_stride", p.expand_stride, 1},
                {"filter", p.filter, 1},
@@ -55,6 +69,7 @@ void validate_and_size(BlockProblem& p) {
     throw InvalidArgument(std::string(what) + " must be odd, so that half of it pads both sides alike, got " +
                           std::to_string(size));
   }
+  if (p.squeezed_channels == 0) p.squeeze_activation = Activation::relu, p.gate = Gate::sigmoid;
   p.expanded_height = (p.height - 1) / p.expand_stride + 1;
   p.expanded_width = (p.width - 1) / p.expand_stride + 1;
   p.out_height = (p.expanded_height - 1) / p.stride + 1;
@@ -86,6 +101,10 @@ std::string describe(const BlockProblem& p) {
   }
   if (p.layout != Layout::nhwc) text += std::string(", of ") + to_string(p.layout);
   if (p.activation != Activation::none) text += std::string(", ") + to_string(p.activation) + " inside";
+  if (p.squeezed_channels > 0) {
+    text += std::string(", excited by ") + number(p.squeezed_channels) + " (" +
+            to_string(p.squeeze_activation) + ", " + to_string(p.gate) + ")";
+  }
   if (p.output_activation != Activation::none) text += std::string(", ") + to_string(p.output_activation);
   return text + (p.has_residual ? ", residual" : "");
 }

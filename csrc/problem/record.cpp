@@ -136,6 +136,14 @@ FilterProblem read_problem(RecordFields& fields) {
   return problem;
 }
 
+// Records of blocks without it, and those from before there was any, have none of these fields.
+static void read_excitation(RecordFields& fields, BlockProblem& problem) {
+  problem.squeezed_channels = fields.integer_or("squeezed_channels", 0);
+  if (problem.squeezed_channels == 0) return;
+  problem.squeeze_activation = parse_activation(fields.text("squeeze_activation"));
+  problem.gate = parse_gate(fields.text("gate"));
+}
+
 template <>
 BlockProblem read_problem(RecordFields& fields) {
   BlockProblem problem;
@@ -155,6 +163,7 @@ BlockProblem read_problem(RecordFields& fields) {
   problem.expand_stride = fields.integer("expand_stride");
   problem.filter = fields.integer("filter");
   problem.stride = fields.integer("stride");
+  read_excitation(fields, problem);
   validate_and_size(problem);
   return problem;
 }

@@ -29,7 +29,7 @@ class RecordFields {
 
 // ConvProblem from every field of _core.Problem by its name there, pairs and paddings as numbers with spaces
 // between; scale, residual and residual_after_activation may be left out. The other kinds from
-// those of their own in _core.
+// those of their own in _core; a block without squeeze-and-excitation may leave out what is said of it.
 template <class Problem>
 Problem read_problem(RecordFields& fields);
 template <>

@@ -185,8 +185,9 @@ BlockProblem make_block_problem(const std::string& dtype, const std::string& act
                                 const std::string& output_activation, bool residual,
                                 const std::string& layout, int64_t batch, int64_t channels, int64_t height,
                                 int64_t width, int64_t expanded_channels, int64_t out_channels,
-                                int64_t expand_filter, int64_t expand_stride, int64_t filter,
-                                int64_t stride) {
+                                int64_t expand_filter, int64_t expand_stride, int64_t filter, int64_t stride,
+                                int64_t squeezed_channels, const std::string& squeeze_activation,
+                                const std::string& gate) {
   BlockProblem problem;
   problem.dtype = parse_dtype(dtype);
   problem.activation = parse_activation(activation);
@@ -203,8 +204,15 @@ BlockProblem make_block_problem(const std::string& dtype, const std::string& act
   problem.expand_stride = expand_stride;
   problem.filter = filter;
   problem.stride = stride;
+  problem.squeezed_channels = squeezed_channels;
+  problem.squeeze_activation = parse_activation(squeeze_activation);
+  problem.gate = parse_gate(gate);
   validate_and_size(problem);
   return problem;
+}
+
+std::optional<ExciteProblem> excitation_of(const BlockProblem& problem) {
+  return problem.squeezed_channels > 0 ? std::optional(problem.excitation()) : std::nullopt;
 }
 
 void bind_block_problem(py::module_& module) {
@@ -214,7 +222,8 @@ void bind_block_problem(py::module_& module) {
            py::arg("layout") = "channels_last", py::arg("batch"), py::arg("channels"), py::arg("height"),
            py::arg("width"), py::arg("expanded_channels"), py::arg("out_channels"),
            py::arg("expand_filter") = 1, py::arg("expand_stride") = 1, py::arg("filter") = 3,
-           py::arg("stride") = 1)
+           py::arg("stride") = 1, py::arg("squeezed_channels") = 0, py::arg("squeeze_activation") = "relu",
+           py::arg("gate") = "sigmoid")
       .def_property_readonly("operation", [](const BlockProblem&) { return kBlockOperation; })
       .def_property_readonly("dtype", [](const BlockProblem& p) { return to_string(p.dtype); })
       .def_property_readonly("activation", [](const BlockProblem& p) { return to_string(p.activation); })
@@ -232,6 +241,11 @@ void bind_block_problem(py::module_& module) {
       .def_readonly("expand_stride", &BlockProblem::expand_stride)
       .def_readonly("filter", &BlockProblem::filter)
       .def_readonly("stride", &BlockProblem::stride)
+      .def_readonly("squeezed_channels", &BlockProblem::squeezed_channels)
+      .def_property_readonly("squeeze_activation",
+                             [](const BlockProblem& p) { return to_string(p.squeeze_activation); })
+      .def_property_readonly("gate", [](const BlockProblem& p) { return to_string(p.gate); })
+      .def_property_readonly("excitation", &excitation_of)
       .def_property_readonly("bytes", &BlockProblem::bytes)
       .def_property_readonly("flops", &BlockProblem::flops)
       .def("describe", [](const BlockProblem& p) { return describe(p); })

@@ -23,14 +23,16 @@ STABLE_TORCH_LIBRARY(convx, library) {
       "int[] padding, int[] dilation, int groups, str algorithm, int tf32) -> Tensor");
   library.def(
       "inverted_residual(Tensor input, Tensor expand_weight, Tensor? expand_bias, Tensor depthwise_weight, "
-      "Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, int expand_stride, int stride, "
-      "str activation, str output_activation, bool residual, str algorithm, int tf32, "
-      "Tensor? packed_weight=None) -> Tensor");
+      "Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, Tensor? squeeze_weight, "
+      "Tensor? squeeze_bias, Tensor? excite_weight, Tensor? excite_bias, int expand_stride, int stride, "
+      "str activation, str squeeze_activation, str gate, str output_activation, bool residual, "
+      "str algorithm, int tf32, Tensor? packed_weight=None) -> Tensor");
   library.def(
       "pack_inverted_residual(Tensor input, Tensor expand_weight, Tensor? expand_bias, Tensor "
       "depthwise_weight, Tensor? depthwise_bias, Tensor project_weight, Tensor? project_bias, "
-      "int expand_stride, int stride, str activation, str output_activation, bool residual, str algorithm) "
-      "-> Tensor");
+      "Tensor? squeeze_weight, Tensor? squeeze_bias, Tensor? excite_weight, Tensor? excite_bias, "
+      "int expand_stride, int stride, str activation, str squeeze_activation, str gate, "
+      "str output_activation, bool residual, str algorithm) -> Tensor");
   library.def(
       "squeeze_excite(Tensor input, Tensor squeeze_weight, Tensor? squeeze_bias, Tensor excite_weight, "
       "Tensor? excite_bias, str activation, str gate, str algorithm, int tf32) -> Tensor");

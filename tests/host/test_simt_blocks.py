@@ -121,6 +121,42 @@ def banded_rows(count: int, seed: int) -> list[dict[str, Any]]:
     return found
 
 
+# Stride, channels (3: a network's first convolution), filter: each fits another of the shapes, or two.
+EXCITED = [(1, 3, 3), (1, 24, 3), (1, 40, 5), (2, 16, 3), (2, 24, 5), (2, 40, 3)]
+
+
+def excited_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """So many of each kind."""
+    take = random.Random(seed).choice
+    found = []
+    for stride, channels, filter in EXCITED * count:
+        is_first = channels == 3
+        residual = int(stride == 1 and not is_first and take([True, False]))
+        found.append(
+            {
+                "dtype": take(["bfloat16", "float16"]),
+                "batch": take([1, 3]),
+                "channels": channels,
+                "expanded": take([40, 72, 144]),
+                "out": channels if residual else take([8, 24, 72]),
+                "size": (take([19, 30]), 32) if is_first else take([(1, 19), (9, 14), (15, 17), (17, 3)]),
+                "expand_filter": 3 if is_first else 1,
+                "expand_stride": 2 if is_first else 1,
+                "filter": filter,
+                "stride": stride,
+                "residual": residual,
+                "activation": take(["silu", "silu", "hardswish", "relu6", "relu"]),
+                "squeezed": take([1, 6, 10]),
+                "squeeze_activation": take(["silu", "relu"]),
+                "gate": take(["sigmoid", "hardsigmoid"]),
+                "output_activation": "none" if residual else take(["none", "relu6"]),
+                "bias": take([0, 1, 1]),
+                "infinite": take([0, 0, 1]),
+            }
+        )
+    return found
+
+
 @pytest.fixture(scope="session")
 def driver() -> Path:
     return programs.build(["blocks"]) / "blocks"
@@ -158,6 +194,22 @@ def test_bands_are_exact(device: str) -> None:
     assert shapes == {"0", "1", "2", "3"}
     ranks = {int(each) for each in re.findall(r" ranks=(\d)", output)}
     assert 1 in ranks and (len(ranks) > 1) == (device == "h200")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_excited_blocks_agree(device: str) -> None:
+    """Three kernels, by what those before them left: of every shape, and of images that pixels share a warp
+    with."""
+    name = "blocks" if device == "h200" else "blocks_sm_80"
+    driver = programs.build([name]) / name
+    lines = [
+        line(row, device, ORDERS[index % 3])
+        for index, row in enumerate(excited_rows(1 if device == "a100" else 3, seed=31))
+    ]
+    output = run_all(driver, lines)
+    assert output.count("CASE ") == len(lines)
+    assert set(re.findall(r"excited shape=(\d)", output)) == {"0", "1", "3"}
+    assert {"1", "3"} <= set(re.findall(r" block_pairs=(\d)", output))
 
 
 def test_order_of_threads_does_not_matter(driver: Path) -> None:

@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from optimized import distance
 from torch import Tensor
 from torch.library import opcheck
+from torch.utils.flop_counter import FlopCounterMode
 
 from convx import _core, _planning
+from convx.tune.operands import BlockOperands
 
 run = torch.ops.convx.inverted_residual.default
 pack = torch.ops.convx.pack_inverted_residual.default
@@ -42,6 +44,9 @@ class Block:
     output_activation: str = "none"
     residual: bool = False
     bias: bool = True
+    squeezed: int = 0
+    squeeze_activation: str = "relu"
+    gate: str = "sigmoid"
 
     def tensors(self, device: str, dtype: torch.dtype, layout: str) -> tuple[Tensor, list[Tensor | None]]:
         """The input, and weights and biases in turn."""
@@ -58,23 +63,37 @@ class Block:
             values(self.expanded) if self.bias else None,
             values(self.out, self.expanded, 1, 1) / self.expanded**0.5,
             values(self.out) if self.bias else None,
+            *(None,) * 4,
         ]
+        if self.squeezed:
+            given[6:] = [
+                values(self.squeezed, self.expanded, 1, 1) / self.expanded**0.5,
+                values(self.squeezed) if self.bias else None,
+                values(self.expanded, self.squeezed, 1, 1) / self.squeezed**0.5,
+                values(self.expanded) if self.bias else None,
+            ]
         weights = [None if each is None else each.to(device, dtype) for each in given]
         return input.to(device, dtype).contiguous(memory_format=LAYOUTS[layout]), weights
 
     @property
     def options(self) -> tuple[Any, ...]:
-        activations = (self.activation, self.output_activation)
-        return self.expand_stride, self.stride, *activations, self.residual
+        inside = (self.activation, self.squeeze_activation, self.gate)
+        return self.expand_stride, self.stride, *inside, self.output_activation, self.residual
 
     def torchs(self, input: Tensor, weights: list[Any]) -> Tensor:
         """Convolution by convolution."""
-        expand, expand_bias, depthwise, depthwise_bias, project, project_bias = weights
+        expand, expand_bias, depthwise, depthwise_bias, project, project_bias, *inner = weights
         first = F.conv2d(input, expand, expand_bias, self.expand_stride, self.expand_filter // 2)
         expanded = _activated(first, self.activation)
         padding = self.filter // 2
         sums = F.conv2d(expanded, depthwise, depthwise_bias, self.stride, padding, 1, self.expanded)
-        result = F.conv2d(_activated(sums, self.activation), project, project_bias)
+        filtered = _activated(sums, self.activation)
+        if self.squeezed:
+            squeeze, squeeze_bias, excite, excite_bias = inner
+            squeezed = F.conv2d(F.adaptive_avg_pool2d(filtered, 1), squeeze, squeeze_bias)
+            gates = F.conv2d(_activated(squeezed, self.squeeze_activation), excite, excite_bias)
+            filtered = filtered * getattr(F, self.gate)(gates)
+        result = F.conv2d(filtered, project, project_bias)
         result = _activated(result, self.output_activation)
         return result + input if self.residual else result
 
@@ -99,6 +118,9 @@ class Block:
             expand_stride=self.expand_stride,
             filter=self.filter,
             stride=self.stride,
+            squeezed_channels=self.squeezed,
+            squeeze_activation=self.squeeze_activation,
+            gate=self.gate,
         )
 
 
@@ -123,6 +145,13 @@ BLOCKS = [
     Block(channels=3, expand_filter=3, expand_stride=2, height=37, width=40),
     Block(channels=2, expand_filter=3, filter=5, stride=2, output_activation="relu6", bias=False),
 ]
+EXCITED = [
+    Block(squeezed=8),
+    Block(channels=24, out=24, residual=True, activation="relu", squeezed=10, gate="hardsigmoid"),
+    Block(1, 32, 96, 40, 9, 7, 5, 2, activation="hardswish", bias=False, squeezed=24),
+    Block(channels=3, expand_filter=3, expand_stride=2, height=37, width=40, squeezed=4),
+    Block(3, expanded=64, activation="silu", squeezed=4, squeeze_activation="silu"),
+]
 # Of networks for 224 x 224: every shape of the kernel, several tiles and chunks, and ragged ones.
 LARGE = [
     Block(4, 16, 96, 24, 56, 56, stride=2),
@@ -140,11 +169,19 @@ LARGE = [
     Block(2, 32, 200, 64, 30, 28, stride=2, activation="hardswish"),
     Block(3, 96, 576, 96, 14, 15, residual=True),
 ]
+# Of MobileNetV3 and EfficientNet.
+LARGE_EXCITED = [
+    Block(3, 24, 72, 40, 56, 50, 5, 2, activation="relu", squeezed=24, gate="hardsigmoid"),
+    Block(2, 112, 672, 160, 14, 14, 5, 2, activation="hardswish", squeezed=168, gate="hardsigmoid"),
+    Block(5, 160, 960, 160, 7, 7, 5, activation="hardswish", residual=True, squeezed=240, gate="hardsigmoid"),
+    Block(2, 24, 144, 24, 56, 56, activation="silu", residual=True, squeezed=6, squeeze_activation="silu"),
+    Block(4, 192, 1152, 192, 7, 7, 5, 1, activation="silu", squeezed=48, squeeze_activation="silu"),
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
+@pytest.mark.parametrize("block", [*BLOCKS, *EXCITED], ids=str)
 def test_convolution_by_convolution(block: Block, dtype: torch.dtype, layout: str, device: str) -> None:
     input, weights = block.tensors(device, dtype, layout)
     result = run(input, *weights, *block.options, "native", 0)
@@ -153,16 +190,50 @@ def test_convolution_by_convolution(block: Block, dtype: torch.dtype, layout: st
     assert pack(input, *weights, *block.options, "native").numel() == 0
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layers_are_the_operators(dtype: torch.dtype, layout: str, device: str) -> None:
+    block = EXCITED[1]
+    input, weights = block.tensors(device, dtype, layout)
+    at, one = torch.ops.convx, [1, 1]
+    value = at.conv2d(input, *weights[:2], one, [0] * 4, one, 1, block.activation, "auto", 0)
+    value = at.conv2d(value, *weights[2:4], one, [1] * 4, one, block.expanded, block.activation, "auto", 0)
+    value = at.squeeze_excite(value, *weights[6:], block.squeeze_activation, block.gate, "auto", 0)
+    options = ("none", "auto", 0, None, input, None, True)
+    expected = at.conv2d(value, *weights[4:6], one, [0] * 4, one, 1, *options)
+    assert torch.equal(run(input, *weights, *block.options, "native", 0), expected)
+
+
+@pytest.mark.parametrize("block", [BLOCKS[2], EXCITED[1], EXCITED[3]], ids=str)
+def test_what_kernels_are_measured_beside(block: Block, device: str) -> None:
+    problem = block.problem(torch.float32)
+    operands = BlockOperands(problem, torch.device(device))
+    inner = operands.excitation
+    weights = [*operands.weights, *([] if inner is None else inner.weights)]
+    tensors = [each for weight in weights for each in (weight, torch.zeros_like(weight[:, 0, 0, 0]))]
+    tensors += [None] * (10 - len(tensors))
+    result = operands.call("native")(0)
+    torch.testing.assert_close(result, block.torchs(operands.inputs[0], tensors), rtol=1e-4, atol=1e-5)
+
+
+def test_flops() -> None:
+    for block in (BLOCKS[1], EXCITED[2]):
+        input, weights = block.tensors("cpu", torch.float32, "nchw")
+        with FlopCounterMode(display=False) as counter:
+            run(input, *weights, *block.options, "native", 0)
+        assert counter.get_total_flops() == block.problem(torch.float32).flops
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("block", [*BLOCKS, *LARGE], ids=str)
+@pytest.mark.parametrize("block", [*BLOCKS, *LARGE, *EXCITED, *LARGE_EXCITED], ids=str)
 def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
     """With filters packed before, and by the call itself; again and again in what another call has left."""
     input, weights = block.tensors("cuda", dtype, layout)
     problem = block.problem(dtype, layout)
     plans = _core.candidates("inverted_residual", problem, _planning.device(input.device))
-    assert len(plans) > (4 if block.expand_filter > 1 else 6)
+    assert block.squeezed or len(plans) > (4 if block.expand_filter > 1 else 6)
     for plan in plans:
         packed = pack(input, *weights, *block.options, plan.name)
         assert packed.numel() == plan.packed_weight_bytes
@@ -190,7 +261,7 @@ def _is_finite_alike(block: Block, input: Tensor, weights: list[Any]) -> None:
 @pytest.mark.parametrize("dtype", HALVES)
 def test_what_is_not_finite(dtype: torch.dtype, value: float) -> None:
     """Is so where it is with torch's own convolutions."""
-    for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[5]):
+    for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[5], EXCITED[0], EXCITED[1]):
         input, weights = block.tensors("cuda", dtype, "channels_last")
         input[0, -1, 5, 6] = value
         _is_finite_alike(block, input, weights)
@@ -198,11 +269,11 @@ def test_what_is_not_finite(dtype: torch.dtype, value: float) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("place", range(10))
 @pytest.mark.parametrize("dtype", HALVES)
 def test_weights_that_are_not_finite(dtype: torch.dtype, place: int, value: float) -> None:
     """Results are where they are with torch's own convolutions."""
-    for block in (BLOCKS[0], BLOCKS[1], replace(BLOCKS[0], activation="relu")):
+    for block in (BLOCKS[0], BLOCKS[1], replace(BLOCKS[0], activation="relu"), EXCITED[0]):
         input, weights = block.tensors("cuda", dtype, "channels_last")
         weight = weights[place]
         if weight is None:
@@ -214,9 +285,10 @@ def test_weights_that_are_not_finite(dtype: torch.dtype, place: int, value: floa
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", HALVES)
-def test_many_at_once(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("squeezed", [0, 8])
+def test_many_at_once(squeezed: int, dtype: torch.dtype) -> None:
     """Blocks that follow one another overlap: each waits for what it reads. In a graph and out of it."""
-    block = Block(8, 32, 192, 32, 28, 28, residual=True)
+    block = Block(8, 32, 192, 32, 28, 28, residual=True, squeezed=squeezed)
     input, weights = block.tensors("cuda", dtype, "channels_last")
     plans = _core.candidates("inverted_residual", block.problem(dtype), _planning.device(input.device))
     packed = [pack(input, *weights, *block.options, plan.name) for plan in plans]
@@ -272,12 +344,21 @@ def test_packed_for_another_plan_is_refused() -> None:
         (3, torch.randn(40, 2, 3, 3), r"depthwise_weight must have the shape \(40, 1, 3, 3\)"),
         (5, torch.randn(24, 40, 1, 1).double(), "project_weight must have the dtype of input"),
         (5, torch.randn(24, 48, 1, 1), r"project_weight must have the shape \(24, 40, 1, 1\)"),
+        (7, torch.randn(8, 40, 1), "squeeze_weight must have 4 dimensions, got 3"),
+        (7, torch.randn(8, 39, 1, 1), r"squeeze_weight must have the shape \(8, 40, 1, 1\)"),
+        (7, torch.randn(0, 40, 1, 1), "squeezed_channels must be at least 1, got 0"),
+        (7, None, r"excite_weight needs squeeze_weight, got \(40, 8, 1, 1\) and None; give both or neither"),
+        (8, torch.randn(7), r"squeeze_bias must have shape \(8,\)"),
+        (9, torch.randn(40, 9, 1, 1), r"excite_weight must have the shape \(40, 8, 1, 1\)"),
+        (9, torch.randn(40, 8, 1, 1).double(), "excite_weight must have the dtype of input"),
+        (9, None, r"squeeze_weight needs excite_weight, got \(8, 40, 1, 1\) and None; give both or neither"),
+        (10, torch.randn(40, 1), r"excite_bias must have shape \(40,\)"),
     ],
 )
 @pytest.mark.parametrize("where", ["cpu", "meta"])
-def test_bad_tensors(place: int, value: Tensor, message: str, where: str) -> None:
+def test_bad_tensors(place: int, value: Tensor | None, message: str, where: str) -> None:
     """The same from the operator and from its fake."""
-    block = Block()
+    block = EXCITED[0]
     input, weights = block.tensors("cpu", torch.float32, "nchw")
     arguments: list[Any] = [input, *weights]
     arguments[place] = value
@@ -286,11 +367,23 @@ def test_bad_tensors(place: int, value: Tensor, message: str, where: str) -> Non
         run(*arguments, *block.options, "auto", 0)
 
 
+@pytest.mark.parametrize("where", ["cpu", "meta"])
+def test_biases_without_their_weights(where: str) -> None:
+    block = EXCITED[0]
+    input, weights = block.tensors(where, torch.float32, "nchw")
+    for place, name in ((7, "squeeze"), (9, "excite")):
+        given = [None if each > 5 and each != place else weight for each, weight in enumerate(weights)]
+        with pytest.raises(ValueError, match=rf"{name}_bias needs {name}_weight, got \(\d+,\) and None"):
+            run(input, *given, *block.options, "auto", 0)
+
+
 def test_bad_options() -> None:
     block = Block()
     input, weights = block.tensors("cpu", torch.float32, "nchw")
     for changed, message in (
         (replace(block, activation="swish"), "activation must be one of none, relu"),
+        (replace(block, squeeze_activation="swish"), "activation must be one of none, relu"),
+        (replace(block, gate="tanh"), "gate must be one of sigmoid, hardsigmoid; got 'tanh'"),
         (replace(block, stride=0), "stride must be at least 1, got 0"),
         (replace(block, expand_stride=0), "expand_stride must be at least 1, got 0"),
         (replace(block, residual=True), "residual: a result has the input's size"),
@@ -301,9 +394,9 @@ def test_bad_options() -> None:
         run(input, *weights, *block.options, "depthwise", 0)
 
 
+@pytest.mark.parametrize("block", [BLOCKS[0], EXCITED[0]], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_opcheck(layout: str, device: str) -> None:
-    block = Block()
+def test_opcheck(layout: str, block: Block, device: str) -> None:
     input, weights = block.tensors(device, torch.float32, layout)
     opcheck(run, (input, *weights, *block.options, "auto", 0))
     if device == "cuda":

@@ -12,6 +12,7 @@ from convx import _core
 from convx.tune import records
 
 H200 = _core.Device.known_device("h200")
+EXCITED = {"squeezed_channels": 6, "squeeze_activation": "silu", "gate": "hardsigmoid"}
 DEVICES = [_core.Device.host_cpu(2), *map(_core.Device.known_device, _core.Device.known_names())]
 
 
@@ -62,16 +63,67 @@ def test_counts_and_names() -> None:
     )
 
 
+def test_squeeze_and_excitation() -> None:
+    plain, made = block(stride=2), block(stride=2, **EXCITED)
+    assert plain.excitation is None and plain.squeezed_channels == 0
+    assert (made.squeezed_channels, made.squeeze_activation, made.gate) == (6, "silu", "hardsigmoid")
+    size = {"batch": 4, "channels": 144, "height": 14, "width": 15, "squeezed_channels": 6}
+    inner = _core.ExciteProblem(
+        dtype="bfloat16", layout="channels_last", activation="silu", gate="hardsigmoid", **size
+    )
+    assert made.excitation == inner
+    assert made.flops == plain.flops + inner.flops
+    assert made.bytes == plain.bytes + 2 * 2 * 144 * 6
+    assert made.describe() == f"{plain.describe()}, excited by 6 (silu, hardsigmoid)"
+    # Without it there is nothing that an activation or a gate could be of.
+    assert block(squeeze_activation="silu", gate="hardsigmoid") == block()
+
+
+@pytest.mark.parametrize("changes", [{}, {"residual": True, "activation": "silu"}], ids=str)
+def test_records(changes: dict[str, Any]) -> None:
+    plain, excited = block(**changes), block(**changes, **EXCITED)
+    before = records.problem_fields(plain)
+    assert not before.keys() & EXCITED.keys()
+    assert records.problem_fields(excited) == before | EXCITED
+    for us, problem in ((3.5, plain), (4.5, excited)):
+        found = {"device": _core.tuning_key(H200), "algorithm": "native", "us": us}
+        try:
+            _core.remember_tuned(records.fields_text({**records.problem_fields(problem), **found}))
+            chosen = [_core.select(each, H200).plan.predicted_us == us for each in (plain, excited)]
+            assert chosen == [problem is plain, problem is excited]
+        finally:
+            _core.forget_tuned()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gate": "sigmoid"}, "no field is called 'gate'"),
+        ({"squeezed_channels": 6, "gate": "sigmoid"}, "'squeeze_activation' is missing"),
+        ({**EXCITED, "gate": "tanh"}, "gate must be one of"),
+    ],
+    ids=str,
+)
+def test_records_that_make_no_sense(changes: dict[str, Any], message: str) -> None:
+    found = {"device": _core.tuning_key(H200), "algorithm": "native", "us": 1.0}
+    text = records.fields_text({**records.problem_fields(block()), **changes, **found})
+    with pytest.raises(ValueError, match=message):
+        _core.remember_tuned(text)
+
+
 def test_equality_and_hash() -> None:
     assert block() == block() and hash(block()) == hash(block())
     for change in (
         *({"batch": 5}, {"channels": 32}, {"height": 29}, {"width": 29}, {"expanded_channels": 96}),
         *({"out_channels": 32}, {"filter": 5}, {"stride": 2}, {"residual": True}, {"dtype": "float16"}),
         *({"activation": "relu"}, {"output_activation": "relu"}),
-        *({"expand_filter": 3}, {"expand_stride": 2}, {"layout": "nchw"}),
+        *({"expand_filter": 3}, {"expand_stride": 2}, {"layout": "nchw"}, {"squeezed_channels": 6}),
     ):
         assert block(**change) != block(), change
         assert hash(block(**change)) != hash(block()), change
+    for change in ({"squeezed_channels": 8}, {"squeeze_activation": "relu"}, {"gate": "sigmoid"}):
+        assert block(**EXCITED | change) != block(**EXCITED), change
+        assert hash(block(**EXCITED | change)) != hash(block(**EXCITED)), change
 
 
 @pytest.mark.parametrize(
@@ -88,6 +140,9 @@ def test_equality_and_hash() -> None:
         ({"residual": True, "stride": 2}, "residual: .* got stride 2, 24 and 24 channels"),
         ({"residual": True, "out_channels": 32}, "residual: .* got stride 1, 24 and 32 channels"),
         ({"batch": 2**40, "height": 2**20}, "the input of size .* more elements than 64 bits can address"),
+        ({"squeezed_channels": -1}, "squeezed_channels must be at least 0, got -1"),
+        ({"squeeze_activation": "tanh"}, "activation must be one of none, relu"),
+        ({"gate": "tanh"}, "gate must be one of sigmoid, hardsigmoid; got 'tanh'"),
         ({"dtype": "int8"}, "dtype must be one of float32, .*got 'int8'"),
     ],
 )

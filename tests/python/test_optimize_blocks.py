@@ -13,13 +13,15 @@ import torch
 import torch.nn.functional as F
 from block_kernels import kernels_are_the_fastest, runs
 from models import torchvision_network
-from optimized import Model, fused_is_the_fastest, optimized_agrees
+from optimized import LAYOUTS, Model, fused_is_the_fastest, optimized_agrees
 from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx._blocks import InvertedResidual
+from convx import _core, _planning
+from convx._blocks import InvertedResidual, SqueezeExcite
 from convx.optimize import optimizing
+from convx.tune.tuning import block_problems_of, problems_of
 
 __all__ = ["fused_is_the_fastest", "kernels_are_the_fastest", "own_folder"]
 
@@ -55,8 +57,32 @@ def residual(model: Any, x: Tensor) -> Tensor:
     return x + plain(model, x)
 
 
+def excited(**changes: Any) -> dict[str, nn.Module]:
+    layers = three(**changes)
+    channels: Any = layers["depthwise"][0].out_channels  # type: ignore[index]
+    return layers | {"squeeze": nn.Conv2d(channels, 8, 1), "excite": nn.Conv2d(8, channels, 1)}
+
+
+def as_efficient(model: Any, x: Tensor) -> Tensor:
+    """EfficientNet's."""
+    wide = model.depthwise(model.expand(x))
+    squeezed = F.silu(model.squeeze(F.adaptive_avg_pool2d(wide, 1)))
+    return model.project(torch.sigmoid(model.excite(squeezed)) * wide)  # type: ignore[no-any-return]
+
+
+def as_mobile(model: Any, x: Tensor) -> Tensor:
+    """MobileNetV3's."""
+    wide = model.depthwise(model.expand(x))
+    squeezed = F.relu(model.squeeze(wide.mean((2, 3), keepdim=True)))
+    return x + model.project(wide * F.hardsigmoid(model.excite(squeezed)))  # type: ignore[no-any-return]
+
+
 def blocks_of(model: nn.Module) -> list[InvertedResidual]:
     return [each for each in model.modules() if isinstance(each, InvertedResidual)]
+
+
+def excites_of(model: nn.Module) -> list[SqueezeExcite]:
+    return [each for each in model.modules() if isinstance(each, SqueezeExcite)]
 
 
 def image(device: str = "cpu", dtype: torch.dtype = torch.float32, batch: int = 2, size: int = 12) -> Tensor:
@@ -92,6 +118,38 @@ def test_strides_and_other_channels() -> None:
     assert len(blocks_of(optimized)) == 1
 
 
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("inside", [nn.SiLU, nn.Hardswish, nn.ReLU])
+@pytest.mark.parametrize("run", [as_efficient, as_mobile])
+def test_excited_blocks_are_found(run: Callable[[Any, Tensor], Tensor], inside: Any, layout: str) -> None:
+    x = image().contiguous(memory_format=LAYOUTS[layout])
+    optimized = optimized_agrees(Model(run, **excited(inside=inside)), x)
+    (block,), (inner,) = blocks_of(optimized), excites_of(optimized)
+    assert block.excitation is inner is optimized.network.get_submodule("block.excitation")
+    gate, activation = ("hardsigmoid", "relu") if run is as_mobile else ("sigmoid", "silu")
+    assert block.residual == (run is as_mobile) and (inner.gate, inner.activation) == (gate, activation)
+    last = ["residual"] if block.residual else []
+    assert [*block.parts] == [
+        "expand",
+        "depthwise",
+        "mean",
+        "squeeze",
+        "excite",
+        gate,
+        "product",
+        "project",
+        *last,
+    ]
+    assert block.shape((2, 16, 12, 13)) == "16->48->16 3x3, excited by 8, on 2x16x12x13"
+    problem = block.problem((2, 16, 12, 13), torch.bfloat16)
+    assert problem.excitation == inner.problem((2, 48, 12, 13), torch.bfloat16)
+    report = optimized.report
+    assert report is not None and [row.name for row in report.rows] == [
+        *("expand.0", "depthwise.0", "squeeze", "excite", "project.0"),
+    ]
+
+
 def first(channels: int = 3, stride: int = 2, taps: int = 3) -> dict[str, nn.Module]:
     """Whose expanding layer is a network's first one."""
     expand = layer(channels, 32, taps, stride=stride)
@@ -116,6 +174,58 @@ def _sees_expanded(model: Any, x: Tensor) -> Any:
 def _sees_filtered(model: Any, x: Tensor) -> Any:
     filtered = model.depthwise(model.expand(x))
     return model.project(filtered) + filtered.mean()
+
+
+def _sees_excited(model: Any, x: Tensor) -> Any:
+    wide = model.depthwise(model.expand(x))
+    product = wide * torch.sigmoid(model.excite(model.squeeze(F.adaptive_avg_pool2d(wide, 1))))
+    return model.project(product) + product.mean()
+
+
+def _sees_what_is_excited(model: Any, x: Tensor) -> Any:
+    wide = model.depthwise(model.expand(x))
+    product = wide * torch.sigmoid(model.excite(model.squeeze(F.adaptive_avg_pool2d(wide, 1))))
+    return model.project(product) + wide.mean()
+
+
+def _excites_the_expanded(model: Any, x: Tensor) -> Any:
+    wide = model.expand(x)
+    product = wide * torch.sigmoid(model.excite(model.squeeze(F.adaptive_avg_pool2d(wide, 1))))
+    return model.project(model.depthwise(product))
+
+
+def _excites_what_is_behind(model: Any, x: Tensor) -> Any:
+    wide = model.depthwise(model.expand(x)) * 2
+    return model.project(wide * torch.sigmoid(model.excite(model.squeeze(F.adaptive_avg_pool2d(wide, 1)))))
+
+
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize(
+    "run", [_sees_excited, _sees_what_is_excited, _excites_the_expanded, _excites_what_is_behind]
+)
+def test_excitations_that_are_in_no_block(run: Callable[[Any, Tensor], Any]) -> None:
+    optimized = optimized_agrees(Model(run, **excited()), image())
+    assert blocks_of(optimized) == [] and len(excites_of(optimized)) == 1
+
+
+def test_excitations_of_blocks_that_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizing, "_can_be_one_kernel", lambda block, _: isinstance(block, SqueezeExcite))
+    optimized = optimized_agrees(Model(as_mobile, **excited()), image())
+    assert blocks_of(optimized) == [] and len(excites_of(optimized)) == 1
+
+
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize(
+    ("name", "blocks", "in_blocks", "excitations"),
+    [("efficientnet_b0", 16, 16, 16), ("mobilenet_v3_small", 10, 8, 9), ("mobilenet_v2", 17, 0, 0)],
+)
+def test_networks(name: str, blocks: int, in_blocks: int, excitations: int) -> None:
+    optimized = optimized_agrees(
+        torchvision_network(name).eval(), torch.randn(1, 3, 64, 64), tune=False, layout="as given"
+    )
+    found = blocks_of(optimized)
+    assert (len(found), len(excites_of(optimized))) == (blocks, excitations)
+    assert sum(each.excitation is not None for each in found) == in_blocks
 
 
 def _adds_another(model: Any, x: Tensor) -> Any:
@@ -174,22 +284,68 @@ def test_none_on_a_cpu() -> None:
     assert blocks_of(optimized_agrees(Model(residual, **three()), image())) == []
 
 
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize("run", [residual, as_mobile])
+def test_copies_on_a_cpu(run: Callable[[Any, Tensor], Tensor]) -> None:
+    x = image()
+    optimized = convx.optimize(Model(run, **excited()), x)
+    expected = optimized(x)
+    (block,) = blocks_of(optimized)
+    for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
+        assert torch.equal(other(x), expected)
+    if block.excitation is None:
+        del block.excitation  # as older versions have pickled them
+        (loaded,) = blocks_of(pickle.loads(pickle.dumps(optimized)))
+        assert loaded.excitation is None
+
+
+@pytest.mark.usefixtures("all_are_wanted")
+@pytest.mark.parametrize("run", [plain, as_efficient, as_mobile])
+def test_the_operator_gets_what_the_layers_have(run: Callable[[Any, Tensor], Tensor]) -> None:
+    x = image()
+    (block,) = blocks_of(convx.optimize(Model(run, **excited(inside=nn.Hardswish)), x))
+    with torch.no_grad():
+        result = block._by_kernel(x, block._weights(), "native", None)
+        torch.testing.assert_close(result, block.by_layers(x))
+        assert block._pack(x, block._weights(), "native").numel() == 0
+
+
+class _EveryKernel:
+    """The planner, where all problems have one."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_: (True, "")) if name == "supports" else getattr(_core, name)
+
+
+@pytest.mark.usefixtures("all_are_wanted")
+def test_problems_of_an_excited_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its layers too, and first of what is inside: it is held against them."""
+    x = image()
+    network = convx.optimize(Model(as_mobile, **excited()), x).network
+    layers, left = problems_of(network, (x,), {}, ("forward",))
+    assert len(layers) == 5 and not left
+    monkeypatch.setattr(InvertedResidual, "devices", ("cpu",))
+    monkeypatch.setattr(_planning, "core", _EveryKernel)
+    inner, outer = (problem for problem, _ in block_problems_of(network, (x,), {}))
+    assert outer.operation == "inverted_residual" and inner == outer.excitation
+
+
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
 @pytest.mark.parametrize("cuda_graphs", [0, 8])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("run", [plain, residual])
+@pytest.mark.parametrize("run", [plain, residual, as_mobile, as_efficient])
 def test_kernels_are_right(
     run: Callable[[Any, Tensor], Tensor], dtype: torch.dtype, cuda_graphs: int
 ) -> None:
-    model = Model(run, **three()).to("cuda", dtype)
+    model = Model(run, **excited(inside=nn.Hardswish)).to("cuda", dtype)
     x = image("cuda", dtype)
     optimized = optimized_agrees(model, x, cuda_graphs=cuda_graphs)
     (block,) = blocks_of(optimized)
     assert runs("inverted_residual", block, x)
     report = optimized.report
     assert report is not None and [row.method for row in report.rows] == ["inverted_residual"]
-    assert report.rows[0].fused[:3] == ("expand", "depthwise", "project") and report.rows[0].us == 1.0
+    assert report.rows[0].fused == block.parts and report.rows[0].us == 1.0
     nchw = x.contiguous()
     assert not runs("inverted_residual", block, nchw)
     for given in (nchw, image("cuda", dtype, batch=5, size=9)):
@@ -214,8 +370,9 @@ def test_the_first_kernel_reads_images_as_they_come(channels_last: bool, cuda_gr
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
-def test_weights_that_change_and_copies() -> None:
-    model = Model(residual, **three()).to("cuda", torch.bfloat16)
+@pytest.mark.parametrize("run", [residual, as_mobile])
+def test_weights_that_change_and_copies(run: Callable[[Any, Tensor], Tensor]) -> None:
+    model = Model(run, **excited()).to("cuda", torch.bfloat16)
     x = image("cuda", torch.bfloat16)
     optimized = convx.optimize(model, x)
     first = optimized(x)
@@ -227,18 +384,21 @@ def test_weights_that_change_and_copies() -> None:
         assert torch.equal(other(x), first)
         assert runs("inverted_residual", blocks_of(other)[0], x)
     (block,) = blocks_of(optimized)
-    with torch.no_grad():
-        block.depthwise.weight.mul_(2)
-    changed = optimized(x)
-    assert not torch.equal(changed, first)
-    with torch.no_grad():
-        assert torch.allclose(changed.float(), block.by_layers(x).float(), rtol=0.05, atol=0.05)
+    for layer in block.layers:
+        with torch.no_grad():
+            layer.weight.mul_(1.5)
+        changed = optimized(x)
+        assert not torch.equal(changed, first)
+        with torch.no_grad():
+            assert torch.allclose(changed.float(), block.by_layers(x).float(), rtol=0.05, atol=0.05)
+        first = changed
 
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
-def test_gradients_are_the_layers() -> None:
-    model = Model(residual, **three()).to("cuda", torch.bfloat16)
+@pytest.mark.parametrize("run", [residual, as_mobile])
+def test_gradients_are_the_layers(run: Callable[[Any, Tensor], Tensor]) -> None:
+    model = Model(run, **excited()).to("cuda", torch.bfloat16)
     x = image("cuda", torch.bfloat16)
     optimized = convx.optimize(model, x)
     given = x.clone().requires_grad_()

@@ -17,10 +17,13 @@ struct Bound {
   }
 };
 
+// high: of a Bound; of relu and relu6 alone.
 template <class T, Inside kInside>
-CONVX_DEVICE uint32_t activated_pair(float x, float y, const Bound<T>& bound) {
+CONVX_DEVICE uint32_t activated_pair(float x, float y, uint32_t high) {
   if constexpr (kInside == Inside::relu) {
-    return least_pair_keeping_nan<T>(narrow_pair_of_relu<T>(x, y), bound.high);
+    return least_pair_keeping_nan<T>(narrow_pair_of_relu<T>(x, y), high);
+  } else if constexpr (kInside == Inside::silu) {
+    return narrow_pair<T>(silu<T>(x), silu<T>(y));
   } else {
     return narrow_pair<T>(hardswish<T>(x), hardswish<T>(y));
   }

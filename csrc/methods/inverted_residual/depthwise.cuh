@@ -86,7 +86,7 @@ CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, c
       for (int column = 0; column < kColumns; ++column) {
         const int pixel = (down + row) * a.tile_width + across + column;
         *reinterpret_cast<uint32_t*>(to + pixel * a.filtered_pitch + pair * 4) =
-            activated_pair<T, Form::kInside>(sums[row][column].x, sums[row][column].y, bound);
+            activated_pair<T, Form::kInside>(sums[row][column].x, sums[row][column].y, bound.high);
       }
     }
   }

@@ -63,8 +63,8 @@ CONVX_DEVICE void expand(const Arguments<T>& a, const Window& window, const unsi
       for (int half = 0; half < 2; ++half) {
         const PairSums& s = sums[i];
         const Vector<uint32_t, 2> words = {
-            {activated_pair<T, Form::kInside>(s.at(half, 0), s.at(half, 1), bound),
-             activated_pair<T, Form::kInside>(s.at(half, 2), s.at(half, 3), bound)}};
+            {activated_pair<T, Form::kInside>(s.at(half, 0), s.at(half, 1), bound.high),
+             activated_pair<T, Form::kInside>(s.at(half, 2), s.at(half, 3), bound.high)}};
         if (place[i][half] >= 0) {
           *reinterpret_cast<Vector<uint32_t, 2>*>(lanes_place + place[i][half]) = words;
         }

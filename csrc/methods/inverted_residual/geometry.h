@@ -39,8 +39,8 @@ inline int64_t exchange_bytes(int64_t pairs_of_sums, int64_t ranks) {
 
 // All elements have 2 bytes.
 struct Geometry {
-  int64_t depth, out_channels, chunks;  // channels rounded up to what products take
-  int64_t rank_chunks;                  // that a block of a cluster has; the last one may have fewer
+  int64_t depth, out_pairs, chunks;  // channels rounded up to what products take, pairs of tiles of them
+  int64_t rank_chunks;               // that a block of a cluster has; the last one may have fewer
   int64_t tiles_down, tiles_across, blocks;
   int64_t window_height, window_width;  // of the expanded tensor
   int64_t window_tiles, result_tiles;   // of kMatrix pixels
@@ -59,7 +59,7 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   constexpr int64_t kBytes = 2;
   Geometry g{};
   g.depth = round_up(p.expand_depth(), kMatrix);
-  g.out_channels = round_up(p.out_channels, kMatrix);
+  g.out_pairs = divide_up(p.out_channels, kMatrix);
   g.chunks = divide_up(p.expanded_channels, t.chunk);
   g.rank_chunks = divide_up(g.chunks, t.ranks);
   g.tiles_down = divide_up(p.out_height, t.tile_height);
@@ -75,9 +75,9 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.expand_bias_at = g.depth / kMatrix * pairs * kPairBytes;
   g.depthwise_at = g.expand_bias_at + t.chunk * 4;
   g.project_at = g.depthwise_at + (p.filter * p.filter + 1) * t.chunk * 4;
-  g.chunk_bytes = g.project_at + pairs * (g.out_channels / kMatrix) * kPairBytes;
+  g.chunk_bytes = g.project_at + pairs * g.out_pairs * kPairBytes;
   // A few bytes more, by which sizes tell packings apart.
-  g.packed_bytes = g.chunks * g.chunk_bytes + g.out_channels * 4 + t.chunk;
+  g.packed_bytes = g.chunks * g.chunk_bytes + g.out_pairs * kMatrix * 4 + t.chunk;
 
   g.source_pitch = fragment_pitch(g.depth * kBytes);
   g.window_pitch = fragment_pitch(t.chunk * kBytes);

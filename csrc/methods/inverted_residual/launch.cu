@@ -1,4 +1,5 @@
 #include "methods/inverted_residual/banded/banded.h"
+#include "methods/inverted_residual/excited/excited.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/platform.h"
 
@@ -12,6 +13,15 @@ extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const
 extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
                                           Stream);
 }  // namespace banded
+
+namespace excited {
+extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
+extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                         Stream);
+extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
+                                          Stream);
+}  // namespace excited
 
 template <class T>
 void launch_typed(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
@@ -28,6 +38,9 @@ extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, cons
 template <class T>
 void launch(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {
   if (plan.candidate == banded::kCandidate) return banded::launch_typed<T>(plan, problem, pointers, stream);
+  if (plan.candidate == excited::kCandidate) {
+    return excited::launch_typed<T>(plan, problem, pointers, stream);
+  }
   launch_typed<T>(plan, problem, pointers, stream);
 }
 
@@ -36,6 +49,9 @@ void pack(const Plan& plan, const BlockProblem& problem, const void* weights, vo
   const BlockWeights& all = *static_cast<const BlockWeights*>(weights);
   if (plan.candidate == banded::kCandidate) {
     return banded::pack_typed<T>(plan, problem, all, packed, stream);
+  }
+  if (plan.candidate == excited::kCandidate) {
+    return excited::pack_typed<T>(plan, problem, all, packed, stream);
   }
   pack_typed<T>(plan, problem, all, packed, stream);
 }

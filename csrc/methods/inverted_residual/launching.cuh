@@ -36,7 +36,7 @@ Arguments shared_arguments(const BlockProblem& p, const Tiling& t, const Geometr
   a.activation = p.activation, a.output_activation = p.output_activation;
   a.channels = number(p.channels), a.height = number(p.expanded_height), a.width = number(p.expanded_width);
   a.out_height = number(p.out_height), a.out_width = number(p.out_width);
-  a.out_channels = number(p.out_channels), a.out_pairs = number(divide_up(p.out_channels, kMatrix));
+  a.out_channels = number(p.out_channels), a.out_pairs = number(g.out_pairs);
   a.tile_height = number(t.tile_height);
   a.tiles = divide_by(g.tiles_down * g.tiles_across), a.tiles_across = divide_by(g.tiles_across);
   a.expanded_channels = number(p.expanded_channels), a.chunks = number(g.chunks);

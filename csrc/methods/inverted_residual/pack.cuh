@@ -29,7 +29,7 @@ PackArguments<T> pack_arguments_of(const BlockProblem& p, const Geometry& g, int
   a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
   a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
   a.chunk = number(chunk), a.chunks = number(g.chunks), a.depth_steps = number(depth_steps);
-  a.pairs = number(chunk / kMatrix), a.out_pairs = number(divide_up(p.out_channels, kMatrix));
+  a.pairs = number(chunk / kMatrix), a.out_pairs = number(g.out_pairs);
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
   a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
   return a;

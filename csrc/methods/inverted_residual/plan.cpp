@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "methods/inverted_residual/banded/banded.h"
+#include "methods/inverted_residual/excited/excited.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "methods/inverted_residual/ranks.h"
 #include "methods/inverted_residual/shape.h"
@@ -49,8 +50,11 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
   const auto is_relu = [](Activation activation) {
     return activation == Activation::relu || activation == Activation::relu6;
   };
-  if (!is_relu(p.activation) && p.activation != Activation::hardswish) {
-    return Support::no(std::string("it has relu, relu6 and hardswish inside, not ") +
+  const bool is_excited = p.squeezed_channels > 0;
+  if (!is_relu(p.activation) && p.activation != Activation::hardswish &&
+      !(is_excited && p.activation == Activation::silu)) {
+    return Support::no(std::string("it has relu, relu6") +
+                       (is_excited ? ", hardswish and silu" : " and hardswish") + " inside, not " +
                        to_string(p.activation));
   }
   const bool is_linear = p.output_activation == Activation::none;
@@ -62,7 +66,7 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
       p.expanded_height * p.expanded_width >= kLimit || p.expanded_channels * p.filter * p.filter >= kLimit) {
     return Support::no("places in an image, or in the filters, need more than 31 bits");
   }
-  return Support::yes();
+  return is_excited ? excited::supports(p, device) : Support::yes();
 }
 
 // Blocks on a multiprocessor; 0 where one is too large.
@@ -127,7 +131,7 @@ double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Til
   const double window = static_cast<double>(g.window_tiles * 16 * g.depth);
   const double fetch = p.expand_filter > 1 ? 100 : 25;  // instructions for 16 bytes
   const double outside = window / 8 / 32 * fetch + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
-                         static_cast<double>(g.result_tiles * g.out_channels) * 4;
+                         static_cast<double>(g.result_tiles * g.out_pairs * kMatrix) * 4;
   const double issue = (steps * step_instructions(p, t, g, shape) + outside) / 4;
   // What one block waits for by itself: barriers, and in each step the longest chain of a warp.
   const double alone = 3000 + steps * 500 + issue * 1.2;
@@ -189,8 +193,8 @@ void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
   }
 }
 
-std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) {
-  std::vector<Plan> plans;
+// Of blocks without squeeze-and-excitation, for any tile.
+void append_unbanded(const BlockProblem& p, const DeviceTraits& device, std::vector<Plan>& plans) {
   for (int64_t at = 0; at < kShapeCount; ++at) {
     const Shape& shape = kShapes[p.stride - 1][at];
     if (p.expand_filter > 1 && !shape.patches) continue;
@@ -205,7 +209,16 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
     }
     append_fastest(plans, std::move(some), kMostOfShape);
   }
-  append_fastest(plans, banded::candidates(p, device), kMostBanded);
+}
+
+std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) {
+  std::vector<Plan> plans;
+  if (p.squeezed_channels > 0) {
+    plans = excited::candidates(p, device);
+  } else {
+    append_unbanded(p, device, plans);
+    append_fastest(plans, banded::candidates(p, device), kMostBanded);
+  }
   for (Plan& plan : plans) plan.method = &method;
   return plans;
 }

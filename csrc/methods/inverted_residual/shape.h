@@ -40,7 +40,7 @@ constexpr int strip_rows(const Shape& shape, int filter) {
 }
 
 // Both activations inside the block.
-enum class Inside { relu, hardswish };  // relu: relu6 too
+enum class Inside { relu, hardswish, silu };  // relu: relu6 too
 
 // One kernel of these.
 template <int Filter, int Stride, int At, Inside Activation>

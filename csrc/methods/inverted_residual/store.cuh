@@ -20,7 +20,7 @@ CONVX_DEVICE void store_four(const Arguments& a, const Bound<T>& bound, PairSums
     const float low = sums.at(half, 2 * k), high = sums.at(half, 2 * k + 1);
     words.element[k] = a.output_activation == Activation::none
                            ? narrow_pair<T>(low, high)
-                           : activated_pair<T, Inside::relu>(low, high, bound);
+                           : activated_pair<T, Inside::relu>(low, high, bound.high);
   }
   store_whole<uint32_t, 2>(reinterpret_cast<uint32_t*>(to), words);
 }

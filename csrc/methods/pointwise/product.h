@@ -1,7 +1,6 @@
 // The product of matrices that a pointwise problem is, for planners and launchers.
 #pragma once
-#include <cstdint>
-
+#include "methods/matrix/product.h"
 #include "problem/divide.h"
 #include "problem/sweep.h"
 
@@ -10,10 +9,7 @@ namespace convx::pointwise {
 // Forward and input_grad: result[rows][pixels] = filters[rows][depth] * source[depth][pixels], for each
 // group; pixels are those of the result, over the whole batch. weight_grad: result[rows][columns] =
 // output_grad[rows][depth] * input[depth][columns], where depth is the output's pixels.
-struct Product {
-  int64_t rows, columns, depth;
-  bool same_pixels;  // pixel i of the result is made from pixel i of the source
-};
+using matrix::Product;
 
 inline Product product_of(const ConvProblem& problem) {
   const Sweep s = sweep_of(problem);

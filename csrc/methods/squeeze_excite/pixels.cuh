@@ -1,9 +1,11 @@
 // A block's pixels in channels_last: a group of threads has those channels of a pixel that are the block's, a
 // vector each, and goes from pixel to pixel.
 #pragma once
-#include "methods/squeeze_excite/arguments.cuh"
+#include "methods/gates/arguments.cuh"
 
 namespace convx::squeeze_excite {
+
+using namespace gates;
 
 template <class T>
 class Pixels {

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "methods/squeeze_excite/geometry.h"
+#include "methods/gates/geometry.h"
 #include "methods/squeeze_excite/squeeze_excite.h"
 
 namespace convx::squeeze_excite {
 namespace {
+
+using namespace gates;
 
 // Of blocks, and of places in an image, behind which a thread's steps go on.
 constexpr int64_t kLimit = (int64_t{1} << 31) - (1 << 16);

@@ -1,8 +1,10 @@
 // A block's planes in nchw: so many that they begin and end with a vector.
 #pragma once
-#include "methods/squeeze_excite/arguments.cuh"
+#include "methods/gates/arguments.cuh"
 
 namespace convx::squeeze_excite {
+
+using namespace gates;
 
 template <int Lanes, class T>
 class Planes {

@@ -1,6 +1,6 @@
-// Squeeze-and-excitation in one kernel: methods/squeeze_excite/kernel.cuh and cpu/kernels.h.
+// Squeeze-and-excitation in one kernel: methods/gates/kernel.cuh and cpu/kernels.h.
 #pragma once
-#include "methods/squeeze_excite/geometry.h"
+#include "methods/gates/geometry.h"
 #include "plan/launch.h"
 #include "plan/method.h"
 #include "problem/excite_problem.h"
@@ -11,7 +11,7 @@ extern const MethodOf<ExciteProblem> method;
 // Torch's operators and two convolutions: what it is without that.
 extern const MethodOf<ExciteProblem> native;
 
-inline Tiling tiling_of(const Plan& plan) {
+inline gates::Tiling tiling_of(const Plan& plan) {
   return {plan["lanes"], plan["ranks"], plan["pixels"] != 0, plan["image"] != 0, plan["matrices"] != 0};
 }
 

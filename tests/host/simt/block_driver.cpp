@@ -4,7 +4,8 @@
 //   dtype=float16 batch=2 channels=16 size=13,17 expanded=40 out=24 filter=5 stride=2 activation=relu6
 //
 // Keys: device dtype activation output_activation residual bias layout batch channels size=H,W expanded out
-// expand_filter expand_stride filter stride only orders seed infinite (1: one value of the input is).
+// squeezed (0: without squeeze-and-excitation) squeeze_activation gate expand_filter expand_stride filter
+// stride only orders seed infinite (1: one value of the input is).
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -44,6 +45,9 @@ Line parse(const std::string& text) {
   p.has_residual = items.number("residual", "0") == 1;
   p.batch = items.number("batch", "1"), p.channels = items.number("channels", "16");
   p.expanded_channels = items.number("expanded", "32"), p.out_channels = items.number("out", "16");
+  p.squeezed_channels = items.number("squeezed", "0");
+  p.squeeze_activation = parse_activation(items.take("squeeze_activation", "relu"));
+  p.gate = parse_gate(items.take("gate", "sigmoid"));
   p.layout = parse_layout(items.take("layout", "channels_last"));
   p.expand_filter = items.number("expand_filter", "1"), p.expand_stride = items.number("expand_stride", "1");
   p.filter = items.number("filter", "3"), p.stride = items.number("stride", "1");
@@ -75,6 +79,10 @@ struct Block {
         expand_bias(p.expanded_channels, line.seed + 4, 2),
         depthwise_bias(p.expanded_channels, line.seed + 5, 2),
         project_bias(p.out_channels, line.seed + 6, 2),
+        squeeze(p.squeezed_channels * p.expanded_channels, line.seed + 7, 1),
+        excite(p.squeezed_channels * p.expanded_channels, line.seed + 8, 1),
+        squeeze_bias(p.squeezed_channels, line.seed + 9, 2),
+        excite_bias(p.expanded_channels, line.seed + 10, 2),
         has_bias(line.has_bias) {
     if (!line.is_infinite) return;
     input.set(p.input_elements() / 2, INFINITY);
@@ -85,7 +93,8 @@ struct Block {
     }
   }
 
-  // Straight from BlockProblem's definition. reach: what results may be off by where roundings differ.
+  // Straight from BlockProblem's definition. reach: what results are off by, in units of the last place,
+  // where roundings differ: of each value by itself, so that squares are added.
   void reference(std::vector<double>& results, std::vector<double>& reach) const {
     const auto bias = [&](const Operand<T>& of, int64_t channel) {
       return has_bias ? of.values[channel] : 0;
@@ -99,8 +108,14 @@ struct Block {
           expanded[i * p.expanded_channels + e] = rounded<T>(activated(sum, p.activation));
         }
       }
+      std::vector<double> filtered, sizes;
       for (int64_t y = 0; y < p.out_height; ++y) {
-        for (int64_t x = 0; x < p.out_width; ++x) append_pixel(n, y, x, expanded, results, reach);
+        for (int64_t x = 0; x < p.out_width; ++x) append_filtered(y, x, expanded, filtered, sizes);
+      }
+      if (p.squeezed_channels > 0) multiply_with_gates(filtered, sizes);
+      for (int64_t pixel = 0; pixel < p.out_pixels(); ++pixel) {
+        append_pixel(n, pixel, &filtered[pixel * p.expanded_channels], &sizes[pixel * p.expanded_channels],
+                     results, reach);
       }
     }
   }
@@ -121,43 +136,78 @@ struct Block {
     return sum;
   }
 
-  void append_pixel(int64_t n, int64_t y, int64_t x, const std::vector<double>& expanded,
-                    std::vector<double>& results, std::vector<double>& reach) const {
-    std::vector<double> filtered(p.expanded_channels), sizes(p.expanded_channels);
+  void append_filtered(int64_t y, int64_t x, const std::vector<double>& expanded,
+                       std::vector<double>& filtered, std::vector<double>& sizes) const {
     for (int64_t e = 0; e < p.expanded_channels; ++e) {
-      double sum = has_bias ? depthwise_bias.values[e] : 0, size = std::fabs(sum);
+      double sum = has_bias ? depthwise_bias.values[e] : 0, squares = sum * sum;
       for (int64_t tap = 0; tap < p.filter * p.filter; ++tap) {
         const int64_t row = y * p.stride - p.filter / 2 + tap / p.filter;
         const int64_t column = x * p.stride - p.filter / 2 + tap % p.filter;
         if (row < 0 || row >= p.expanded_height || column < 0 || column >= p.expanded_width) continue;
         const double term = depthwise.values[e * p.filter * p.filter + tap] *
                             expanded[(row * p.expanded_width + column) * p.expanded_channels + e];
-        sum += term, size += std::fabs(term);
+        sum += term, squares += term * term;
       }
-      filtered[e] = rounded<T>(activated(sum, p.activation));
-      sizes[e] = size + std::fabs(filtered[e]);
+      filtered.push_back(rounded<T>(activated(sum, p.activation)));
+      sizes.push_back(std::sqrt(squares) + std::fabs(filtered.back()));
     }
+  }
+
+  // Of an image.
+  void multiply_with_gates(std::vector<double>& filtered, std::vector<double>& sizes) const {
+    const int64_t pixels = p.out_pixels(), channels = p.expanded_channels;
+    std::vector<double> squeezed(p.squeezed_channels);
+    for (int64_t s = 0; s < p.squeezed_channels; ++s) {
+      squeezed[s] = has_bias ? squeeze_bias.values[s] : 0;
+      for (int64_t i = 0; i < pixels * channels; ++i) {
+        squeezed[s] +=
+            squeeze.values[s * channels + i % channels] * filtered[i] / static_cast<double>(pixels);
+      }
+      squeezed[s] = activated(squeezed[s], p.squeeze_activation);
+    }
+    for (int64_t e = 0; e < channels; ++e) {
+      double sum = has_bias ? excite_bias.values[e] : 0;
+      for (int64_t s = 0; s < p.squeezed_channels; ++s) {
+        sum += excite.values[e * p.squeezed_channels + s] * squeezed[s];
+      }
+      const double gate = p.gate == Gate::sigmoid ? 1 / (1 + std::exp(-sum))
+                          : std::isnan(sum)       ? sum
+                                                  : std::min(std::max(sum + 3, 0.0), 6.0) / 6;
+      for (int64_t i = e; i < pixels * channels; i += channels) {
+        filtered[i] = rounded<T>(filtered[i] * rounded<T>(gate)), sizes[i] += std::fabs(filtered[i]);
+      }
+    }
+  }
+
+  void append_pixel(int64_t n, int64_t pixel, const double* filtered, const double* sizes,
+                    std::vector<double>& results, std::vector<double>& reach) const {
     for (int64_t k = 0; k < p.out_channels; ++k) {
-      double sum = has_bias ? project_bias.values[k] : 0, size = 1;
+      double sum = has_bias ? project_bias.values[k] : 0, squares = 1;
       for (int64_t e = 0; e < p.expanded_channels; ++e) {
         const double filter = project.values[k * p.expanded_channels + e];
-        sum += filter * filtered[e], size += std::fabs(filter) * sizes[e];
+        sum += filter * filtered[e], squares += filter * filter * sizes[e] * sizes[e];
       }
       sum = activated(sum, p.output_activation);
-      const int64_t place = ((n * p.out_height + y) * p.out_width + x) * p.out_channels + k;
+      const int64_t place = (n * p.out_pixels() + pixel) * p.out_channels + k;
       results.push_back(rounded<T>(p.has_residual ? sum + input.values[place] : sum));
-      reach.push_back(size + std::fabs(sum));
+      reach.push_back(std::sqrt(squares) + std::fabs(sum));
     }
   }
 
   BlockWeights weights() const {
     const auto bias = [&](const Operand<T>& of) { return has_bias ? of.memory.data : nullptr; };
-    return {expand.memory.data,   bias(expand_bias),   depthwise.memory.data,
-            bias(depthwise_bias), project.memory.data, bias(project_bias)};
+    return {expand.memory.data,
+            bias(expand_bias),
+            depthwise.memory.data,
+            bias(depthwise_bias),
+            project.memory.data,
+            bias(project_bias),
+            {squeeze.memory.data, bias(squeeze_bias), excite.memory.data, bias(excite_bias)}};
   }
 
   const BlockProblem& p;
   Operand<T> input, expand, depthwise, project, expand_bias, depthwise_bias, project_bias;
+  Operand<T> squeeze, excite, squeeze_bias, excite_bias;
   bool has_bias;
 };
 
@@ -171,7 +221,8 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
   const Block<T> block(line);
   std::vector<double> expected, reach;
   block.reference(expected, reach);
-  const double roundings = is_exact(p.activation) && is_exact(p.output_activation) ? 0 : 1;
+  const bool is_all_exact = is_exact(p.activation) && is_exact(p.output_activation);
+  const double roundings = is_all_exact && p.squeezed_channels == 0 ? 0 : 1;
   const double unit = p.dtype == DType::bfloat16 ? 1.0 / 256 : 1.0 / 2048;
   int failures = 0;
   for (const Plan& plan : plans) {
@@ -182,9 +233,10 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       const BlockWeights weights = block.weights();
       pack_weights_gpu(plan, p, &weights, packed.data, Stream());
       Buffer<T> result(p.result_elements());
+      Buffer<unsigned char> workspace(plan.workspace_bytes);
       Pointers pointers;
       pointers.input = block.input.memory.data, pointers.packed_weight = packed.data;
-      pointers.result = result.data;
+      pointers.result = result.data, pointers.workspace = workspace.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
       launch_gpu(plan, p, pointers, Stream());
       for (size_t i = 0; i < expected.size(); ++i) {

@@ -31,17 +31,30 @@ struct Arguments {
   int expand_bias_at, depthwise_at, depthwise_bias_at, project_at, non_finite_at, chunk_bytes;
   int ring_at, ring, ahead, barriers_at, exchange_at;
   PatchArguments patches;
+  float* plane_sums;  // of End::filtered: (tiles of all images, expanded channels)
 };
 
 // A block's tile of results, and the first pixel of its window, which may be outside the image.
 struct Window {
   int image, tile_row, tile_column, top, left;
+  int tile;  // among those of all images
+
+  // Of results inside the image.
+  template <class Arguments>
+  CONVX_DEVICE int rows(const Arguments& a) const {
+    return min(a.tile_height, a.out_height - tile_row);
+  }
+  template <class Form, class Arguments>
+  CONVX_DEVICE int columns(const Arguments& a) const {
+    return min(Form::kTileWidth, a.out_width - tile_column);
+  }
 };
 
 template <class T, class Form>
 CONVX_DEVICE Window window_of(const Arguments<T>& a, uint32_t block) {
   Window w;
   const uint32_t place = a.by_ranks.quotient(block);
+  w.tile = static_cast<int>(place);
   w.image = static_cast<int>(a.tiles.quotient(place));
   const uint32_t tile = a.tiles.remainder(place);
   w.tile_row = static_cast<int>(a.tiles_across.quotient(tile)) * a.tile_height;
@@ -55,6 +68,12 @@ CONVX_DEVICE Window window_of(const Arguments<T>& a, uint32_t block) {
 // four change places.
 CONVX_DEVICE int half_of(int row, int half) {
   return row * kRowBytes + (half ^ (row >> 2 & 1)) * 16;
+}
+
+// Of a plane of a chunk.
+template <class Form>
+CONVX_DEVICE int channel_of(int plane) {
+  return Form::kEnd == End::project ? plane : channel_of_plane(plane);
 }
 
 // Of the window's rows those that strided results read at once are neighbours.

@@ -92,10 +92,8 @@ class Expand {
                                                         : 0;
       CONVX_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const float low = sum[2 * half], high = sum[2 * half + 1];
-        words[2 * tile + half] = Form::kInside == Inside::relu
-                                     ? least_pair_keeping_nan<T>(narrow_pair_of_relu<T>(low, high), most)
-                                     : narrow_pair<T>(hardswish<T>(low), hardswish<T>(high)) & most;
+        const uint32_t pair = activated_pair<T, Form::kInside>(sum[2 * half], sum[2 * half + 1], most);
+        words[2 * tile + half] = Form::kInside == Inside::relu ? pair : pair & most;
       }
     }
   }

@@ -9,7 +9,7 @@
 // (pack.cuh), and which piece a lane has is the same for all channels.
 #pragma once
 #include "methods/inverted_residual/activations.cuh"
-#include "methods/inverted_residual/banded/arguments.cuh"
+#include "methods/inverted_residual/banded/plane_sums.cuh"
 #include "platform/gpu/fragments.h"
 #include "platform/gpu/mma.h"
 
@@ -23,9 +23,9 @@ class Filter {
   static constexpr int kPairs = Form::kChunk / 2;  // of channels, two at a time
   static constexpr int kTurns = (kPairs + Form::kWarps - 1) / Form::kWarps;
 
-  CONVX_DEVICE Filter(const Arguments<T>& a, unsigned char* windows, unsigned char* filtered, int warp,
-                      int lane)
-      : bound_(a.activation), first_(warp * kTurns * 2) {
+  CONVX_DEVICE Filter(const Arguments<T>& a, const Window& w, unsigned char* windows, unsigned char* filtered,
+                      int warp, int lane)
+      : bound_(a.activation), first_(warp * kTurns * 2), plane_sums_(a, w, lane) {
     // Of the lane's two words of the depth no more than one meets taps.
     const int tap = 2 * (lane % 4) - kStride * (lane / 4);
     const bool is_first = tap >= -1 && tap < kFilter, is_second = tap + 8 >= -1 && tap + 8 < kFilter;
@@ -50,21 +50,26 @@ class Filter {
   }
 
   // Of a chunk. window_at, filtered_at: bytes behind the first ones.
-  CONVX_DEVICE void operator()(const Arguments<T>& a, SharedPlace stage, int window_at,
-                               int filtered_at) const {
+  CONVX_DEVICE void operator()(const Arguments<T>& a, const Window& w, SharedPlace stage, int window_at,
+                               int filtered_at, int first_channel) const {
+    typename Sums::OfWarp sums;
     SharedPlace taps = stage + a.depthwise_at + first_ * kTapsBytes + piece_at_;
     SharedPlace biases = stage + a.depthwise_bias_at + first_ * 16;
     CONVX_UNROLL
     for (int turn = 0; turn < kTurns; ++turn) {
-      if (kTurns * Form::kWarps != kPairs && first_ + turn * 2 >= Form::kChunk) return;
+      if (kTurns * Form::kWarps != kPairs && first_ + turn * 2 >= Form::kChunk) break;
       Taps of[2];
       CONVX_UNROLL
       for (int c = 0; c < 2; ++c)
         of[c].load(taps + (2 * turn + c) * kTapsBytes, biases + (2 * turn + c) * 16);
       const int from = window_at + 2 * turn * Form::kWindowPitch;
       const int to = filtered_at + 2 * turn * Form::kFilteredPitch;
-      Form::kIsFlat ? make_flat(of, from, to) : make_tall(of, from, to);
+      uint32_t words[2][4];
+      Form::kIsFlat ? make_flat(of, from, to, words) : make_tall(of, from, to, words);
+      CONVX_UNROLL
+      for (int c = 0; c < 2; ++c) plane_sums_.add(sums, words[c], 2 * turn + c);
     }
+    plane_sums_.store(a, w, sums, first_channel, first_);
   }
 
   // The same where there are infinities or NaN, whose products with the zeros of a band would be NaN: value
@@ -91,8 +96,8 @@ class Filter {
         sum = multiply_add(widen(pixel), widen(weight), sum);
       }
       // Behind the last channel filters are zeros, and their products need not be.
-      const bool is_there = first_channel + channel < a.expanded_channels;
-      const uint32_t word = activated_pair<T, Form::kInside>(is_there ? sum : 0.0f, 0.0f, bound_);
+      const bool is_there = first_channel + channel_of<Form>(channel) < a.expanded_channels;
+      const uint32_t word = activated_pair<T, Form::kInside>(is_there ? sum : 0.0f, 0.0f, bound_.high);
       const int place = Form::kIsFlat  ? column * 16 + row * 2
                         : kStride == 1 ? half_of(row, column / 8) + column % 8 * 2
                                        : row * 16 + column * 2;
@@ -120,9 +125,8 @@ class Filter {
 
   // Rows of results from rows of the window. Of stride 1 columns from the ninth on meet the second half of
   // the window's columns as the others do the first.
-  CONVX_DEVICE void make_tall(const Taps (&of)[2], int from, int to) const {
+  CONVX_DEVICE void make_tall(const Taps (&of)[2], int from, int to, uint32_t (&words)[2][4]) const {
     constexpr int kParts = kStride == 1 ? 2 : 1;
-    uint32_t words[2][2 * kParts];
     CONVX_UNROLL
     for (int c = 0; c < 2; ++c) {
       uint32_t rows[kFilter][4];
@@ -140,7 +144,7 @@ class Filter {
       CONVX_UNROLL
       for (int i = 0; i < 2 * kParts; ++i) {
         words[c][i] =
-            activated_pair<T, Form::kInside>(sum[i / 2][i % 2 * 2], sum[i / 2][i % 2 * 2 + 1], bound_);
+            activated_pair<T, Form::kInside>(sum[i / 2][i % 2 * 2], sum[i / 2][i % 2 * 2 + 1], bound_.high);
       }
     }
     if constexpr (kStride == 1) {
@@ -153,11 +157,10 @@ class Filter {
   }
 
   // Columns of results of two channels, eight rows each: the band has the place of filters.
-  CONVX_DEVICE void make_flat(const Taps (&of)[2], int from, int to) const {
+  CONVX_DEVICE void make_flat(const Taps (&of)[2], int from, int to, uint32_t (&words)[2][4]) const {
     uint32_t rows[kFilter][4];
     CONVX_UNROLL
     for (int j = 0; j < kFilter; ++j) load_rows(from_[j] + from, rows[j]);
-    uint32_t words[4];
     CONVX_UNROLL
     for (int c = 0; c < 2; ++c) {
       float sum[4] = {of[c].bias[0], of[c].bias[1], of[c].bias[2], of[c].bias[3]};
@@ -169,16 +172,20 @@ class Filter {
       }
       CONVX_UNROLL
       for (int i = 0; i < 2; ++i) {
-        words[2 * c + i] = activated_pair<T, Form::kInside>(sum[2 * i], sum[2 * i + 1], bound_);
+        words[c][i] = activated_pair<T, Form::kInside>(sum[2 * i], sum[2 * i + 1], bound_.high);
       }
     }
-    store_rows(to_ + to, words);
+    const uint32_t both[4] = {words[0][0], words[0][1], words[1][0], words[1][1]};
+    store_rows(to_ + to, both);
   }
+
+  using Sums = PlaneSums<T, Form>;
 
   Bound<T> bound_;
   uint32_t mask_[2];
   int first_, piece_at_;  // first_: channel of the warp's
   SharedPlace from_[kFilter], to_;
+  Sums plane_sums_;
 };
 
 }  // namespace convx::inverted_residual::banded

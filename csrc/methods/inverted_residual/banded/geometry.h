@@ -39,13 +39,23 @@ constexpr int taps_bytes(int filter) {
   return (filter + 1) * taps_piece(filter);
 }
 
+inline End end_of(const BlockProblem& p) {
+  return p.squeezed_channels > 0 ? End::filtered : End::project;
+}
+
+// Of filtered chunks that go to memory a lane has eight neighbours of 32 channels, which four matrices of
+// planes hold in pairs (store_filtered.cuh): so planes are not in the order of channels.
+constexpr int channel_of_plane(int plane) {
+  return plane / 32 * 32 + plane / 2 % 4 * 8 + plane / 8 % 4 * 2 + plane % 2;
+}
+
 inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   const Shape& shape = kShapes[p.stride - 1][t.shape];
   const int filter = static_cast<int>(p.filter), stride = static_cast<int>(p.stride);
   Geometry g{};
   g.chunk = shape.chunk, g.chunks = divide_up(p.expanded_channels, g.chunk);
   g.rank_chunks = divide_up(g.chunks, t.ranks);
-  g.out_pairs = divide_up(p.out_channels, kMatrix);
+  g.out_pairs = end_of(p) == End::project ? divide_up(p.out_channels, kMatrix) : 0;
   g.warps = warps_of(shape, filter, stride), g.window_rows = g.warps * rows_of_warp(shape, stride);
   g.tiles_down = divide_up(p.out_height, t.tile_height);
   g.tiles_across = divide_up(p.out_width, static_cast<int64_t>(tile_width(filter, stride)));
@@ -70,7 +80,8 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.ring = kChunksInFlight + t.ahead;
   g.barriers_at = g.ring_at + g.ring * g.chunk_bytes;
   g.exchange_at = g.barriers_at + round_up(kMostRing * 8, 16);
-  g.shared_bytes = g.exchange_at + exchange_bytes(g.warps * shape.tiles_down * shape.pairs, t.ranks);
+  const int64_t sums = end_of(p) == End::project ? g.warps * shape.tiles_down * shape.pairs : 0;
+  g.shared_bytes = g.exchange_at + exchange_bytes(sums, t.ranks);
   return g;
 }
 

@@ -31,16 +31,24 @@ double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Til
   const double expand = pairs * (rows * (2 * depth_steps + 10) + 2 * depth_steps + 4);
   const double turns = std::ceil(static_cast<double>(g.chunk) / 2 / warps);
   const double filtering = turns * (2 * static_cast<double>(p.filter) * (stride == 1 ? 7 : 5) + 24);
+  // Of a pair of fragments, or a channel of a group of rows, eight values a lane.
+  const double smooth = p.activation == Activation::silu ? 40 : 0;
+  const double activations = smooth * (pairs * rows + 2 * turns * (stride == 1 ? 1.0 : 0.5));
   const double project = pairs * (shape.tiles_down * (1 + 2 * shape.pairs) + shape.pairs);
   const double steps = static_cast<double>(g.rank_chunks + 2);
-  const double of_warp = static_cast<double>(g.rank_chunks) * (2.4 * expand + filtering + 4 * project);
+  const double of_warp =
+      static_cast<double>(g.rank_chunks) * (2.4 * expand + filtering + activations + 4 * project);
   const double issue = warps * (of_warp + steps * 126) / 4;
-  const double alone =
-      1370 + steps * 200 + 4.5 * of_warp + 257 * rows * depth_steps + (t.ranks > 1 ? 4200 : 0);
+  const double alone = 1370 + steps * 200 + 4.5 * of_warp + 257 * rows * depth_steps +
+                       (t.ranks > 1 && end_of(p) == End::project ? 4200 : 0);
   const double of_processor = std::ceil(static_cast<double>(g.blocks) / std::max(device.multiprocessors, 1));
   const double resident = std::min(static_cast<double>(fitting(device, g)), of_processor);
   const double cycles = std::ceil(of_processor / resident) * std::max(alone, resident * issue * 1.95);
-  return std::max(1.5 + cycles / device.busy_cycles_per_us(), p.bytes() / (device.bandwidth_GBps * 1e3) + 2);
+  const int64_t elements = end_of(p) == End::project
+                               ? p.input_elements() + p.result_elements() + p.weight_elements()
+                               : p.input_elements() + p.filtered_elements();
+  const double bytes = static_cast<double>(elements * element_size(p.dtype));
+  return std::max(1.5 + cycles / device.busy_cycles_per_us(), bytes / (device.bandwidth_GBps * 1e3) + 2);
 }
 
 void append_plan(const BlockProblem& p, const DeviceTraits& device, Tiling t, std::vector<Plan>& plans) {
@@ -89,7 +97,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
   for (int64_t at = 0; at < kShapeCount; ++at) {
     const Shape& shape = kShapes[p.stride - 1][at];
     const int filter = static_cast<int>(p.filter), stride = static_cast<int>(p.stride);
-    if (!has_filter(shape, filter)) continue;
+    if (!has_end(end_of(p), filter, stride, static_cast<int>(at))) continue;
     if (is_of_patches ? !has_patches(filter, stride, static_cast<int>(at)) || !fits_patches(p, shape)
                       : p.channels > shape.depth_steps * kMatrix) {
       continue;

@@ -9,13 +9,13 @@ namespace convx::inverted_residual::banded {
 
 // A warp's tiles: of results every warps_down-th, of channels neighbours. A tile's 16 results are neighbours
 // in the shared memory of a channel: rows of 16 or eight, or columns of eight (FormOf::kNear).
-template <class Form>
-class Sums {
+template <class T, class Form>
+class Project {
  public:
   static constexpr int kTiles = Form::kShape.tiles_down, kPairs = Form::kShape.pairs;
 
-  template <class T>
-  CONVX_DEVICE Sums(const Arguments<T>& a, unsigned char* filtered, int rank, int warp, int lane)
+  CONVX_DEVICE Project(const Arguments<T>& a, const Window& /*w*/, unsigned char* filtered, int rank,
+                       int warp, int lane)
       : first_pair_(warp / a.warps_down * kPairs) {
     CONVX_UNROLL
     for (int j = 0; j < kPairs; ++j) {
@@ -34,8 +34,7 @@ class Sums {
   }
 
   // stage: of the lane's 16 bytes. filtered_at: bytes behind the first results.
-  template <class T>
-  CONVX_DEVICE void add(const Arguments<T>& a, SharedPlace stage, int filtered_at) {
+  CONVX_DEVICE void add(const Arguments<T>& a, SharedPlace stage, int filtered_at, int /*first_channel*/) {
     if (first_pair_ >= a.out_pairs) return;
     SharedPlace filters = stage + a.project_at + first_pair_ * static_cast<int>(kPairBytes);
     CONVX_UNROLL
@@ -57,12 +56,10 @@ class Sums {
     }
   }
 
-  template <class T>
   CONVX_DEVICE void exchange(const Arguments<T>& a, int rank, unsigned char* shared, int warp, int lane) {
     exchange_sums<32>(a, of_, first_pair_, warp * kTiles * kPairs, rank, shared, lane);
   }
 
-  template <class T>
   CONVX_DEVICE void store(const Arguments<T>& a, const Window& w, int rank, int warp, int lane) const {
     const Bound<T> bound(a.output_activation);
     const int64_t first_row = static_cast<int64_t>(w.image) * a.out_height;

@@ -64,10 +64,23 @@ constexpr bool has_patches(int filter, int stride, int at) {
   return filter == 3 && stride == 1 && at == 0;
 }
 
+// What becomes of filtered chunks: a product, or they and the sums of their planes go to memory, of which
+// squeeze-and-excitation makes gates (excited/).
+enum class End { project, filtered };
+
+// A product's sums are registers, of which pixels may have more where there are none. Of those that have more
+// channels the planes are too many for what comes after them.
+constexpr bool has_end(End end, int filter, int stride, int at) {
+  const Shape& shape = kShapes[stride - 1][at];
+  if (!has_filter(shape, filter)) return false;
+  return end == End::project || (shape.most_rows > kGroupRows ? at < 2 : stride == 2);
+}
+
 // One kernel of these. Bounded: the activation is, and what is expanded of finite values is finite. Patches:
 // a network's first convolution expands.
-template <int Filter, int Stride, int At, Inside Activation, bool Bounded, bool Patches>
+template <End kOf, int Filter, int Stride, int At, Inside Activation, bool Bounded, bool Patches>
 struct FormOf {
+  static constexpr End kEnd = kOf;
   static constexpr bool kPatches = Patches;
   static constexpr Inside kInside = Activation;
   static constexpr bool kBounded = Bounded;
@@ -81,7 +94,7 @@ struct FormOf {
   static constexpr int kChunk = kShape.chunk;
   static constexpr int kWindowBytes = kChunk * kWindowPitch;
   static constexpr int kFilteredBytes = kChunk * kFilteredPitch;
-  static constexpr int kBlocks = kWarps > 8 ? 1 : kShape.blocks;
+  static constexpr int kBlocks = kWarps > 8 ? 1 : kEnd == End::filtered && Stride == 2 ? 2 : kShape.blocks;
   static constexpr int kChunkPairs = kChunk / 16;
   // Of flat tiles the band has the place of filters and results' columns are neighbours of columns; of tall
   // ones that of pixels, and rows are.

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "methods/pointwise/family.h"
-#include "methods/pointwise/shallow/geometry.h"
+#include "methods/pointwise/product.h"
+#include "methods/pointwise/tensor/access.h"
+#include "methods/shallow/geometry.h"
 #include "plan/append_fastest.h"
 
 namespace convx::pointwise {

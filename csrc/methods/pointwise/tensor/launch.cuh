@@ -1,9 +1,10 @@
 // The launcher of the tensor family for one precision.
 #pragma once
+#include "methods/matrix/pack.cuh"
 #include "methods/pointwise/family.h"
 #include "methods/pointwise/product.h"
 #include "methods/pointwise/tensor/entry.cuh"
-#include "methods/pointwise/tensor/pack.cuh"
+#include "methods/pointwise/tensor/kernel.cuh"
 #include "methods/pointwise/tensor/schedule.h"
 
 namespace convx::pointwise::tensor {
@@ -98,19 +99,20 @@ void pack_precision(const Plan& plan, const ConvProblem& problem, const void* we
   using T = typename Types<Kind>::Element;
   const bool gradient = problem.operation == Operation::input_grad;
   const Product product = product_of(problem);
-  PackShape shape = {};
+  matrix::PackShape shape = {};
   shape.words = plan.packed_weight_bytes / 4;
   shape.rows = static_cast<int>(product.rows);
   shape.depth = static_cast<int>(product.depth);
-  shape.order = static_cast<Access>(plan["access"]);
-  shape.steps = static_cast<int>(steps_of(Kind, shape.order, product.depth));
-  shape.m_tiles = static_cast<int>(row_tiles_of(shape.order, product.rows));
+  const Order order = {static_cast<Access>(plan["access"])};
+  shape.steps = static_cast<int>(steps_of(Kind, order.access, product.depth));
+  shape.m_tiles = static_cast<int>(row_tiles_of(order.access, product.rows));
   shape.filter_row = gradient ? 1 : product.depth;
   shape.filter_depth = gradient ? product.rows : 1;
   with_matrix_lanes(plan["lanes"], [&](auto lanes) {
-    launch_kernel(pack_kernel<Kind, lanes.value, T>, "pointwise pack",
-                  Grid{static_cast<uint32_t>(divide_up(shape.words, kPackThreads))}, kPackThreads, 0, stream,
-                  static_cast<const T*>(weight), static_cast<uint32_t*>(packed), shape);
+    launch_kernel(matrix::pack_kernel<Kind, lanes.value, T, Order>, "pointwise pack",
+                  Grid{static_cast<uint32_t>(divide_up(shape.words, matrix::kPackThreads))},
+                  matrix::kPackThreads, 0, stream, static_cast<const T*>(weight),
+                  static_cast<uint32_t*>(packed), shape, order);
   });
 }
 

@@ -1,16 +1,18 @@
 // What the kernel is told, and a block's share of the work.
 #pragma once
-#include "methods/squeeze_excite/geometry.h"
+#include "methods/gates/geometry.h"
 #include "platform/gpu/async_copy.h"
 #include "platform/gpu/cluster.h"
 #include "platform/gpu/platform.h"
 
-namespace convx::squeeze_excite {
+namespace convx::gates {
 
 template <class T>
 struct Arguments {
   const T *input, *squeeze, *squeeze_bias, *excite, *excite_bias;  // biases: null without
   T* result;
+  const float* plane_sums;  // (images, tiles, channels), of PlaneSums alone
+  int tiles;
   int channels, squeezed, pixels;
   int ranks;
   bool shares_pixels, stages_image, stages_matrices;
@@ -98,4 +100,4 @@ CONVX_DEVICE void read_fours(float* from, float (&values)[Count]) {
   }
 }
 
-}  // namespace convx::squeeze_excite
+}  // namespace convx::gates

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "methods/pointwise/product.h"
-#include "methods/pointwise/tensor/access.h"
+#include "methods/matrix/product.h"
+#include "problem/divide.h"
 
-namespace convx::pointwise::shallow {
+namespace convx::shallow {
 
 constexpr int64_t kWarps = 4;         // of a block
 constexpr int64_t kPairFilters = 32;  // of a pair of fragments, whose lanes hold neighbours
@@ -30,7 +30,7 @@ struct Geometry {
   int64_t blocks, shared_bytes;
 };
 
-inline Geometry geometry_of(const Product& product, const Tiling& t) {
+inline Geometry geometry_of(const matrix::Product& product, const Tiling& t) {
   Geometry g{};
   g.step_pairs = divide_up(product.depth, 32);
   g.pairs = divide_up(product.rows, kPairFilters);
@@ -42,4 +42,4 @@ inline Geometry geometry_of(const Product& product, const Tiling& t) {
   return g;
 }
 
-}  // namespace convx::pointwise::shallow
+}  // namespace convx::shallow

@@ -4,13 +4,14 @@
 #pragma once
 #include "methods/activate.cuh"
 #include "methods/epilogue.cuh"
-#include "methods/pointwise/shallow/geometry.h"
+#include "methods/shallow/geometry.h"
 #include "platform/gpu/async_copy.h"
 #include "platform/gpu/fast_divide.h"
 #include "platform/gpu/mma.h"
 #include "platform/gpu/overlap.h"
+#include "platform/gpu/pair.h"
 
-namespace convx::pointwise::shallow {
+namespace convx::shallow {
 
 struct Shape {
   int filters, channels, pairs, block_pairs;  // pairs of fragments: of all filters, of a block's
@@ -18,6 +19,15 @@ struct Shape {
   FastDivide splits;
   Activation activation;
 };
+
+// What inverted residual blocks with squeeze-and-excitation have beside: channels of a pixel are multiplied
+// with the gates of its image, (images, channels), and a residual is added, null without. Without: Plain.
+template <class T>
+struct Excited {
+  const T *gates, *residual;
+  FastDivide plane;  // pixels of an image
+};
+struct Plain {};
 
 template <class T, float (*Activate)(float)>
 struct Each {
@@ -44,21 +54,22 @@ struct Place {
   }
 };
 
-template <int Lanes, int StepPairs, class T>
+template <int Lanes, int StepPairs, class T, class Extra>
 class Warp {
  public:
+  static constexpr bool kIsExcited = std::is_same<Extra, Excited<T> >::value;
   static constexpr int kFragments = fragments_of(Lanes, StepPairs), kSteps = 2 * StepPairs;
   using Cell = Fragment<Lanes>;
   using Own = Place<Lanes>;
 
-  CONVX_DEVICE Warp(const Shape& shape, const T* source, T* result, int lane)
-      : shape_(shape), source_(source), result_(result), lane_(lane) {}
+  CONVX_DEVICE Warp(const Shape& shape, const T* source, T* result, const Extra& extra, int lane)
+      : shape_(shape), source_(source), result_(result), extra_(extra), lane_(lane) {}
 
   // Of pixels behind the last one there is something to be read, and of channels zeros.
   CONVX_DEVICE void read(uint32_t first) {
     CONVX_UNROLL
     for (int f = 0; f < kFragments; ++f) {
-      const uint32_t pixel = min(first + f * Cell::kColumns + Cell::column_of_b(lane_), shape_.pixels - 1);
+      const uint32_t pixel = pixel_of(first, f);
       const T* const from = source_ + static_cast<int64_t>(pixel) * shape_.channels;
       CONVX_UNROLL
       for (int p = 0; p < StepPairs; ++p) {
@@ -69,12 +80,16 @@ class Warp {
         }
       }
     }
+    if constexpr (kIsExcited) excite(first);
   }
 
   // A pair of fragments of filters.
   template <class Activate>
   CONVX_DEVICE void make(const uint32_t* filters, const float* bias, uint32_t first, int first_filter,
                          const Activate& activate) {
+    const int filter = first_filter + Own::first_filter(lane_);
+    Vector<T, Own::kNear> residual[kFragments][Own::kPlaces];
+    if constexpr (kIsExcited) read_residual(residual, first, filter);
     float shift[Own::kNear];
     CONVX_UNROLL
     for (int i = 0; i < Own::kNear; i += 4) {
@@ -117,7 +132,6 @@ class Warp {
       CONVX_UNROLL
       for (int f = 0; f < kFragments; ++f) activate(sum[row][f]);
     }
-    const int filter = first_filter + Own::first_filter(lane_);
     if (filter >= shape_.filters) return;
     CONVX_UNROLL
     for (int f = 0; f < kFragments; ++f) {
@@ -128,7 +142,11 @@ class Warp {
         Vector<T, Own::kNear> near;
         CONVX_UNROLL
         for (int i = 0; i < Own::kNear; ++i) {
-          near.element[i] = narrow<T>(sum[Own::fragment(i)][f][Own::index(i, place)]);
+          float value = sum[Own::fragment(i)][f][Own::index(i, place)];
+          if constexpr (kIsExcited) {
+            if (extra_.residual != nullptr) value += widen(residual[f][place].element[i]);
+          }
+          near.element[i] = narrow<T>(value);
         }
         store<T, Own::kNear>(result_ + static_cast<int64_t>(pixel) * shape_.filters + filter, near);
       }
@@ -136,16 +154,61 @@ class Warp {
   }
 
  private:
+  CONVX_DEVICE uint32_t pixel_of(uint32_t first, int f) const {
+    return min(first + f * Cell::kColumns + Cell::column_of_b(lane_), shape_.pixels - 1);
+  }
+
+  // Rounded once more, as where the product with the gates is an operator of its own. Neighbouring pixels
+  // have the same gates, but for those of two images.
+  CONVX_DEVICE void excite(uint32_t first) {
+    uint32_t image[kFragments];
+    CONVX_UNROLL
+    for (int f = 0; f < kFragments; ++f) image[f] = extra_.plane.quotient(pixel_of(first, f));
+    CONVX_UNROLL
+    for (int p = 0; p < StepPairs; ++p) {
+      const int channel = p * 32 + Cell::slot(lane_) * 8;
+      if (channel >= shape_.channels) continue;
+      Vector<uint32_t, 4> gates;
+      CONVX_UNROLL
+      for (int f = 0; f < kFragments; ++f) {
+        if (f == 0 || image[f] != image[f - 1]) {
+          gates = *reinterpret_cast<const Vector<uint32_t, 4>*>(
+              extra_.gates + static_cast<int64_t>(image[f]) * shape_.channels + channel);
+        }
+        auto& piece = pixel_[f].piece[p];
+        CONVX_UNROLL
+        for (int i = 0; i < 4; ++i) piece.element[i] = multiply_pairs<T>(piece.element[i], gates.element[i]);
+      }
+    }
+  }
+
+  // Before the products, which hide how long it takes.
+  CONVX_DEVICE void read_residual(Vector<T, Own::kNear> (&residual)[kFragments][Own::kPlaces], uint32_t first,
+                                  int filter) const {
+    if (extra_.residual == nullptr || filter >= shape_.filters) return;
+    CONVX_UNROLL
+    for (int f = 0; f < kFragments; ++f) {
+      CONVX_UNROLL
+      for (int place = 0; place < Own::kPlaces; ++place) {
+        const uint32_t pixel =
+            min(first + f * Cell::kColumns + Cell::column(lane_, place), shape_.pixels - 1);
+        residual[f][place] =
+            load<T, Own::kNear>(extra_.residual + static_cast<int64_t>(pixel) * shape_.filters + filter);
+      }
+    }
+  }
+
   const Shape& shape_;
   const T* source_;
   T* result_;
+  const Extra& extra_;
   int lane_;
   Pixel<StepPairs> pixel_[kFragments];
 };
 
-template <int Lanes, int StepPairs, class T>
+template <int Lanes, int StepPairs, class T, class Extra>
 CONVX_KERNEL((kWarps * Lanes), kMostBlocks)
-shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result, Shape shape) {
+shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result, Shape shape, Extra extra) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   constexpr int kPairWords = 2 * 2 * StepPairs * 128, kFilters = static_cast<int>(kPairFilters);
@@ -170,7 +233,7 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
   }
   wait_copies<0>();
   block_barrier();
-  Warp<Lanes, StepPairs, T> warp(shape, source, result, static_cast<int>(threadIdx.x) % Lanes);
+  Warp<Lanes, StepPairs, T, Extra> warp(shape, source, result, extra, static_cast<int>(threadIdx.x) % Lanes);
   constexpr int kPixels = fragments_of(Lanes, StepPairs) * Fragment<Lanes>::kColumns;
   const auto run = [&](const auto& activate) {
     CONVX_NO_UNROLL
@@ -185,7 +248,9 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
     }
   };
   // Each of its own: what is not asked for would lie between what is.
-  if (shape.activation <= Activation::relu6) {
+  if constexpr (std::is_same<Extra, Excited<T> >::value) {
+    run(ClampRow(shape.activation));
+  } else if (shape.activation <= Activation::relu6) {
     run(ClampRow(shape.activation));
   } else if (shape.activation == Activation::silu) {
     run(Each<T, silu<T> >());
@@ -196,4 +261,4 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
   }
 }
 
-}  // namespace convx::pointwise::shallow
+}  // namespace convx::shallow

@@ -6,7 +6,7 @@
 #include "problem/divide.h"
 #include "problem/excite_problem.h"
 
-namespace convx::squeeze_excite {
+namespace convx::gates {
 
 constexpr int kThreads = 512;
 constexpr int kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
@@ -59,4 +59,4 @@ inline Geometry geometry_of(const ExciteProblem& p, const Tiling& t) {
   return g;
 }
 
-}  // namespace convx::squeeze_excite
+}  // namespace convx::gates

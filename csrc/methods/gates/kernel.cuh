@@ -1,14 +1,16 @@
 // Squeeze-and-excitation in one kernel (Hu, Shen and Sun, 2018): means, both products, gates, and the input
 // multiplied with them. An image is a block's, or that of the blocks of a cluster, which tell one another
 // what they found by their shared memory; where it fits there, the input is read once.
+//
+// Part: what a block has of the image, Pixels or Planes; or sums of planes that the kernel before has made of
+// it, for gates alone (PlaneSums).
 #pragma once
 #include "methods/activate.cuh"
 #include "methods/epilogue.cuh"
-#include "methods/squeeze_excite/pixels.cuh"
-#include "methods/squeeze_excite/planes.cuh"
+#include "methods/gates/arguments.cuh"
 #include "platform/gpu/overlap.h"
 
-namespace convx::squeeze_excite {
+namespace convx::gates {
 
 CONVX_DEVICE float gate_of(float value, Gate gate) {
   if (gate == Gate::hardsigmoid) return hardsigmoid(value);
@@ -17,14 +19,14 @@ CONVX_DEVICE float gate_of(float value, Gate gate) {
 
 // What a block reads of a matrix: in shared memory, where it stages it, or where it is.
 template <class T>
-struct Part {
+struct Matrix {
   const T* first;
   int pitch;  // of a row
 };
 
 // The columns of its channels, of the first matrix.
 template <class T>
-CONVX_DEVICE Part<T> squeeze_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
+CONVX_DEVICE Matrix<T> squeeze_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
   const T* const first = a.squeeze + channels.begin;
   if (!a.stages_matrices) return {first, a.channels};
   T* const stage = reinterpret_cast<T*>(memory.squeeze);
@@ -40,7 +42,7 @@ CONVX_DEVICE Part<T> squeeze_part(const Arguments<T>& a, const Range& channels, 
 
 // The rows of its channels, of the second matrix.
 template <class T>
-CONVX_DEVICE Part<T> excite_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
+CONVX_DEVICE Matrix<T> excite_part(const Arguments<T>& a, const Range& channels, const Memory& memory) {
   const T* const first = a.excite + static_cast<int64_t>(channels.begin) * a.squeezed;
   if (!a.stages_matrices) return {first, a.squeezed};
   copy_to(memory.excite, first, channels.count() * a.squeezed);
@@ -60,7 +62,7 @@ CONVX_DEVICE void fetch_biases(const Arguments<T>& a, const Range& channels, con
 
 // What this block's part of the image brings to the squeezed values, to all blocks of the cluster.
 template <int Lanes, class T>
-CONVX_DEVICE void squeeze(const Arguments<T>& a, const Part<T>& matrix, const Range& channels, int rank,
+CONVX_DEVICE void squeeze(const Arguments<T>& a, const Matrix<T>& matrix, const Range& channels, int rank,
                           const Memory& memory) {
   constexpr int kRowLanes = 8, kWarpRows = Lanes / kRowLanes;
   const int lane = threadIdx.x % kRowLanes;
@@ -112,7 +114,7 @@ CONVX_DEVICE float excited(const Arguments<T>& a, const T* factors, int lane, co
 
 // The gates of this block's channels.
 template <int Lanes, class T>
-CONVX_DEVICE void excite(const Arguments<T>& a, const Part<T>& matrix, const Range& channels,
+CONVX_DEVICE void excite(const Arguments<T>& a, const Matrix<T>& matrix, const Range& channels,
                          const Memory& memory) {
   constexpr int kWarpRows = Lanes / kExciteLanes;
   const int lane = threadIdx.x % kExciteLanes;
@@ -129,7 +131,7 @@ CONVX_DEVICE void excite(const Arguments<T>& a, const Part<T>& matrix, const Ran
   }
 }
 
-template <class T, int Lanes, bool ChannelsLast>
+template <class T, int Lanes, class Part>
 CONVX_KERNEL(kThreads, 2)
 squeeze_excite_kernel(Arguments<T> a) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
@@ -139,12 +141,12 @@ squeeze_excite_kernel(Arguments<T> a) {
   const Memory memory(a, shared);
   const bool is_cluster = kHasClusters && a.ranks > 1;
   if (is_cluster) cluster_arrive();
-  typename std::conditional<ChannelsLast, Pixels<T>, Planes<Lanes, T> >::type part(a, share, memory);
+  Part part(a, share, memory);
   take_turn();
   if (a.stages_image) part.stage();
   commit_copies();
-  const Part<T> squeezes = squeeze_part(a, channels, memory);
-  const Part<T> excites = excite_part(a, channels, memory);
+  const Matrix<T> squeezes = squeeze_part(a, channels, memory);
+  const Matrix<T> excites = excite_part(a, channels, memory);
   commit_copies();
   fetch_biases(a, channels, memory);
   wait_copies<1>();  // the image
@@ -167,4 +169,4 @@ squeeze_excite_kernel(Arguments<T> a) {
   part.scale();
 }
 
-}  // namespace convx::squeeze_excite
+}  // namespace convx::gates

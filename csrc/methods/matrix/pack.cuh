@@ -1,9 +1,10 @@
 // Filters in the order in which lanes read them as fragments, rounded to the precision of the products.
 // packed[group][16 filters][step][part][lane][words], zeros beyond the last filter and channel.
 #pragma once
-#include "methods/pointwise/tensor/kernel.cuh"
+#include "methods/matrix/precision.h"
+#include "platform/gpu/mma.h"
 
-namespace convx::pointwise::tensor {
+namespace convx::matrix {
 
 constexpr int kPackThreads = 256;
 
@@ -11,12 +12,12 @@ struct PackShape {
   int64_t words;  // in all
   int rows, depth, steps, m_tiles;
   int64_t filter_row, filter_depth;
-  Access order;
 };
 
-template <Precision Kind, int Lanes, class T>
+// Order: which filter a row of a fragment holds, and which channel each value of a slot.
+template <Precision Kind, int Lanes, class T, class Order>
 CONVX_KERNEL(kPackThreads, 1)
-pack_kernel(const T* weight, uint32_t* packed, PackShape shape) {
+pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   using Cell = Fragment<Lanes>;
   constexpr int kBytes = element_bytes(Kind);
@@ -29,9 +30,9 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape) {
   const int step = static_cast<int>(fragment % shape.steps);
   const int64_t tile = fragment / shape.steps, group = tile / shape.m_tiles;
   const int row =
-      filter_of_row<Lanes>(shape.order, static_cast<int>(tile % shape.m_tiles), Cell::row_of_a(lane, word));
+      order.template filter<Lanes>(static_cast<int>(tile % shape.m_tiles), Cell::row_of_a(lane, word));
   const auto filter = [&](int i) -> T {
-    const int channel = channel_of_slot<kBytes>(shape.order, step, Cell::slot(lane), i);
+    const int channel = order.template channel<kBytes>(step, Cell::slot(lane), i);
     if (row >= shape.rows || channel >= shape.depth) return T{};
     return weight[group * shape.rows * shape.depth + row * shape.filter_row + channel * shape.filter_depth];
   };
@@ -46,4 +47,4 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape) {
   }
 }
 
-}  // namespace convx::pointwise::tensor
+}  // namespace convx::matrix

@@ -1,0 +1,22 @@
+// The order in which fragments hold filters and channels where channels are last.
+#pragma once
+#include "platform/gpu/platform.h"
+
+namespace convx::matrix {
+
+struct ChannelOrder {
+  // 16 bytes of a row of channels are what a lane needs for two steps. i counts a slot's values.
+  template <int Bytes>
+  CONVX_DEVICE static int channel(int step, int slot, int i) {
+    constexpr int kValues = 8 / Bytes;
+    return step / 2 * (8 * kValues) + slot * (2 * kValues) + step % 2 * kValues + i;
+  }
+  // A lane ends with neighbouring filters, 4 of a pair of fragments, or 8 with 64 lanes.
+  template <int Lanes>
+  CONVX_DEVICE static int filter(int tile, int row) {
+    if (Lanes == 32) return tile / 2 * 32 + row % 8 * 4 + tile % 2 * 2 + row / 8;
+    return tile / 2 * 32 + row / 4 * 8 + tile % 2 * 4 + row % 4;
+  }
+};
+
+}  // namespace convx::matrix
