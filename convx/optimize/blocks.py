@@ -38,20 +38,6 @@ def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[Block, Any], bool])
     return found
 
 
-def read_in_any_layout(module: fx.GraphModule) -> frozenset[int]:
-    """Places of inputs that are read by blocks alone whose first layer is a network's first convolution."""
-    reader = Reader(module)
-
-    def reads_any(node: fx.Node) -> bool:
-        block = reader.layer(node)
-        return isinstance(block, InvertedResidual) and block.expand.kernel_size != (1, 1)
-
-    inputs = (node for node in module.graph.nodes if node.op == "placeholder")
-    return frozenset(
-        place for place, node in enumerate(inputs) if node.users and all(map(reads_any, node.users))
-    )
-
-
 @dataclass(frozen=True)
 class _Match:
     """A block that was found."""

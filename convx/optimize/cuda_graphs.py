@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,16 +22,30 @@ from convx.optimize.check import copied
 from convx.tune.replays import captured
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a graph is made of."""
+
+    inputs: list[Tensor]
+    """Memory that it reads, in the layouts that it reads best: inputs are copied into it anyway."""
+    run: Callable[..., Any]
+    """Makes results of that."""
+
+
 class _Captured:
     """One graph, and the memory that it reads."""
 
-    def __init__(self, run: Callable[..., Any], tensors: Sequence[Tensor], pool: Any) -> None:
-        self._inputs = [torch.empty_like(each).copy_(each) for each in tensors]
-        self._replay = captured(partial(run, *self._inputs), pool)
+    def __init__(self, prepared: Prepared, tensors: Sequence[Tensor], pool: Any) -> None:
+        self._inputs = prepared.inputs
+        self._copy(tensors)
+        self._replay = captured(partial(prepared.run, *self._inputs), pool)
 
-    def replay(self, tensors: Sequence[Tensor]) -> Any:
+    def _copy(self, tensors: Sequence[Tensor]) -> None:
         for own, given in zip(self._inputs, tensors, strict=True):
             own.copy_(given)
+
+    def replay(self, tensors: Sequence[Tensor]) -> Any:
+        self._copy(tensors)
         outputs = self._replay()
         return outputs.clone() if isinstance(outputs, Tensor) else tree_map(copied, outputs)
 
@@ -72,14 +87,16 @@ class CudaGraphs:
             return False
         return not torch.cuda.is_current_stream_capturing()
 
-    def call(self, model: nn.Module, run: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
-        """run(*tensors), by the graph for such tensors. model: whose weights run reads."""
+    def call(
+        self, model: nn.Module, prepare: Callable[[Sequence[Tensor]], Prepared], tensors: Sequence[Tensor]
+    ) -> Any:
+        """What is prepared for such tensors, by their graph. model: whose weights it reads."""
         device = tensors[0].device
         key = (device, _settings(), *[(each.shape, each.stride(), each.dtype) for each in tensors])
         with self._lock, _on(device):
             self._check_weights(model)
             self._follow(torch.cuda.current_stream(device))
-            graph = self._captured.get(key) or self._capture(key, run, tensors)
+            graph = self._captured.get(key) or self._capture(key, prepare, tensors)
             self._captured.move_to_end(key)
             return graph.replay(tensors)
 
@@ -89,7 +106,9 @@ class CudaGraphs:
             stream.wait_stream(self._stream)
         self._stream = stream
 
-    def _capture(self, key: Any, run: Callable[..., Any], tensors: Sequence[Tensor]) -> _Captured:
+    def _capture(
+        self, key: Any, prepare: Callable[[Sequence[Tensor]], Prepared], tensors: Sequence[Tensor]
+    ) -> _Captured:
         while len(self._captured) >= self.most:
             torch.cuda.synchronize()  # before memory of a graph that still runs is given back
             self._captured.popitem(last=False)
@@ -97,7 +116,7 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
         # What is kept from a call in inference mode is there for calls outside of it too.
         with torch.inference_mode(False), torch.no_grad():
-            graph = self._captured[key] = _Captured(run, tensors, self._pool)
+            graph = self._captured[key] = _Captured(prepare(tensors), tensors, self._pool)
         return graph
 
     def _check_weights(self, model: nn.Module) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
-from convx.optimize.blocks import read_in_any_layout
 from convx.optimize.compiled import CompiledNetwork
 from convx.optimize.cpu_programs import CpuPrograms
-from convx.optimize.cuda_graphs import CudaGraphs
+from convx.optimize.cuda_graphs import CudaGraphs, Prepared
 from convx.optimize.inputs import Inputs
 from convx.optimize.report import OptimizationReport
 from convx.tune import records
@@ -64,9 +64,6 @@ class OptimizedModel(nn.Module):
         self.compiled = compiled
         self.programs = CpuPrograms(by_image)
         self._inputs = inputs  # that network takes; None where it takes what the model does
-        self._read_in_any_layout: frozenset[int] = frozenset()
-        if isinstance(network, fx.GraphModule):
-            self._read_in_any_layout = read_in_any_layout(network)
         super().train(False)
 
     def arguments(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -86,15 +83,27 @@ class OptimizedModel(nn.Module):
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
         if self.graphs.can_serve(tensors):
-            return self.graphs.call(self.network, self._run, tensors)
+            return self.graphs.call(self.network, self._prepared, tensors)
         return self._run(*tensors)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:
             return self._call(args, kwargs)
-        given = "channels_last" if any(map(is_channels_last_image, tree_leaves((args, kwargs)))) else "nchw"
+        given = _layout_of((args, kwargs))
         args, kwargs = self.in_own_layout(args, kwargs)
         return _in_layout(self._call(args, kwargs), given)
+
+    def _prepared(self, tensors: Sequence[Tensor]) -> Prepared:
+        """For a graph: images come in the network's layout, by the copy that each call makes of them."""
+        if self.layout not in FORMATS:
+            return Prepared([torch.empty_like(each) for each in tensors], self._run)
+        given, own = _layout_of(tensors), FORMATS[self.layout]
+        formats = [own if each.dim() == 4 else torch.preserve_format for each in tensors]
+        inputs = [
+            torch.empty_like(each, memory_format=format)
+            for each, format in zip(tensors, formats, strict=True)
+        ]
+        return Prepared(inputs, lambda *args: _in_layout(self._call(args, {}), given))
 
     def _call(self, args: Any, kwargs: Any) -> Any:
         if kwargs or torch.compiler.is_compiling():
@@ -104,12 +113,10 @@ class OptimizedModel(nn.Module):
         return self.programs.call(self.network, args)
 
     def in_own_layout(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """What network reads: images in its layout, but for those of which a kernel reads either."""
+        """What network reads: images in its layout."""
         if self.layout not in FORMATS:
             return args, kwargs
-        stay = self._read_in_any_layout if self.layout == "channels_last" else ()
-        moved = [each if place in stay else _in_layout(each, self.layout) for place, each in enumerate(args)]
-        return moved, _in_layout(kwargs, self.layout)
+        return _in_layout(args, self.layout), _in_layout(kwargs, self.layout)
 
     def train(self, mode: bool = True) -> OptimizedModel:
         if mode:
@@ -146,6 +153,11 @@ class OptimizedModel(nn.Module):
 
 def is_channels_last_image(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() == 4 and is_channels_last(value)
+
+
+def _layout_of(values: Any) -> str:
+    """That results are to have."""
+    return "channels_last" if any(map(is_channels_last_image, tree_leaves(values))) else "nchw"
 
 
 def _in_layout(values: Any, layout: str) -> Any:

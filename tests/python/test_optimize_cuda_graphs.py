@@ -12,11 +12,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import enliven, torchvision_network
-from optimized import Model, block, distance, fused_is_the_fastest, image
+from optimized import Model, block, distance, fused_is_the_fastest, image, optimized_agrees
 from torch import Tensor, nn
 
 import convx
 from convx.optimize.graph import Reader
+from convx.optimize.model import FORMATS
 
 __all__ = ["fused_is_the_fastest"]
 
@@ -111,6 +112,21 @@ def test_graphs_are_kept_for_kinds_of_input() -> None:
     assert x.grad is not None
     assert len(copy.deepcopy(optimized).graphs) == 0
     assert not convx.optimize(model, image("cuda"), cuda_graphs=0).graphs
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("fused_is_the_fastest")
+@pytest.mark.parametrize("inside", list(FORMATS))
+def test_inputs_are_copied_into_the_networks_layout(inside: str) -> None:
+    """Once: a graph has no copy of them in it."""
+    model = block().eval().cuda()
+    given = FORMATS["nchw" if inside == "channels_last" else "channels_last"]
+    x = image("cuda").contiguous(memory_format=given)
+    optimized = optimized_agrees(model, x, layout=inside)
+    assert optimized(x).is_contiguous(memory_format=given)
+    (graph,) = optimized.graphs._captured.values()
+    assert graph._inputs[0].is_contiguous(memory_format=FORMATS[inside])
+    assert not graph._inputs[0].is_contiguous(memory_format=given)
 
 
 @pytest.mark.gpu
