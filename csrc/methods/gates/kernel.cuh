@@ -142,13 +142,14 @@ squeeze_excite_kernel(Arguments<T> a) {
   const bool is_cluster = kHasClusters && a.ranks > 1;
   if (is_cluster) cluster_arrive();
   Part part(a, share, memory);
-  take_turn();
+  if (!Part::kHasPackedMatrices) take_turn();
   if (a.stages_image) part.stage();
   commit_copies();
   const Matrix<T> squeezes = squeeze_part(a, channels, memory);
   const Matrix<T> excites = excite_part(a, channels, memory);
   commit_copies();
   fetch_biases(a, channels, memory);
+  if (Part::kHasPackedMatrices) take_turn();
   wait_copies<1>();  // the image
   block_barrier();
   part.average();

@@ -7,6 +7,9 @@ namespace convx::gates {
 template <class T>
 class PlaneSums {
  public:
+  // With their biases, complete before the kernel before this one begins.
+  static constexpr bool kHasPackedMatrices = true;
+
   CONVX_DEVICE PlaneSums(const Arguments<T>& a, const Share& share, const Memory& memory)
       : a_(a),
         memory_(memory),

@@ -39,7 +39,7 @@ struct Arguments {
   int expand_bias_at, depthwise_at, project_at, chunk_bytes;
   int source_pitch, window_pitch, filtered_pitch;
   int window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at, exchange_at;
-  int ring, ahead;
+  int ring, ring_bytes, ahead;
   FastDivide by_ranks;  // blocks of a cluster
   int rank_chunks;
 };

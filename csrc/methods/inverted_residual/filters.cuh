@@ -25,22 +25,21 @@ class FilterRing {
 
   // Into a stage that no thread reads any more. Chunks are counted from the block's first one.
   CONVX_DEVICE void fetch(int chunk) {
-    if (chunk < share_.chunks) {
-      const unsigned char* const from =
-          a_.filters + static_cast<int64_t>(share_.first + chunk) * a_.chunk_bytes;
-      unsigned char* const to = ring_ + next_ * a_.chunk_bytes;
-      if constexpr (kBlockStagesCopy) {
-        if (threadIdx.x == 0) {
-          stages_.begin(next_, a_.chunk_bytes);
-          stages_.load(next_, to, from, a_.chunk_bytes);
-        }
-      } else {
-        for (int at = threadIdx.x * 16; at < a_.chunk_bytes; at += blockDim.x * 16) {
-          copy_async<16>(to + at, from + at, 16);
-        }
+    const unsigned char* const from =
+        a_.filters + static_cast<int64_t>(share_.first + chunk) * a_.chunk_bytes;
+    if constexpr (kBlockStagesCopy) {
+      // One thread's alone, and out of the way of the others.
+      if (__builtin_expect(threadIdx.x == 0 && chunk < share_.chunks, 0)) {
+        stages_.begin(next_, a_.chunk_bytes);
+        stages_.load(next_, ring_ + next_ * a_.chunk_bytes, from, a_.chunk_bytes);
       }
+    } else {
+      unsigned char* const to = ring_ + next_ * a_.chunk_bytes;
+      for (int at = threadIdx.x * 16; at < a_.chunk_bytes && chunk < share_.chunks; at += blockDim.x * 16) {
+        copy_async<16>(to + at, from + at, 16);
+      }
+      commit_copies();
     }
-    if constexpr (!kBlockStagesCopy) commit_copies();
     next_ = next_ + 1 == a_.ring ? 0 : next_ + 1;
   }
 
@@ -55,11 +54,12 @@ class FilterRing {
   // The chunk that was waited for, and those before it.
   CONVX_DEVICE const unsigned char* stage(int before) const { return ring_ + stage_at(before); }
   CONVX_DEVICE int stage_at(int before) const {
-    const int at = current_ - before;
-    return (at < 0 ? at + a_.ring : at) * a_.chunk_bytes;
+    const int at = at_ - before * a_.chunk_bytes;
+    return at < 0 ? at + a_.ring_bytes : at;
   }
   CONVX_DEVICE void advance() {
-    if (++current_ == a_.ring) current_ = 0, phase_ ^= 1;
+    at_ += a_.chunk_bytes;
+    if (++current_ == a_.ring) current_ = 0, at_ = 0, phase_ ^= 1;
   }
 
  private:
@@ -68,6 +68,7 @@ class FilterRing {
   unsigned char* ring_;
   BlockStages<kMostRing> stages_;
   int next_ = 0, current_ = 0;
+  int at_ = 0;  // of the current chunk, in the ring
   uint32_t phase_ = 0;
 };
 

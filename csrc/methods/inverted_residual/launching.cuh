@@ -44,7 +44,8 @@ Arguments shared_arguments(const BlockProblem& p, const Tiling& t, const Geometr
   a.result_tiles = number(g.result_tiles);
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
   a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
-  a.ring_at = number(g.ring_at), a.ring = number(g.ring), a.ahead = number(t.ahead);
+  a.ring_at = number(g.ring_at), a.ring = number(g.ring), a.ring_bytes = number(g.ring * g.chunk_bytes),
+  a.ahead = number(t.ahead);
   a.barriers_at = number(g.barriers_at), a.exchange_at = number(g.exchange_at);
   return a;
 }

@@ -10,6 +10,8 @@ using namespace gates;
 template <class T>
 class Pixels {
  public:
+  static constexpr bool kHasPackedMatrices = false;
+
   CONVX_DEVICE Pixels(const Arguments<T>& a, const Share& share, const Memory& memory)
       : a_(a), memory_(memory), pixels_(share.pixels.count()), count_(share.channels.count()) {
     group_ = static_cast<int>(a.by_vectors.quotient(threadIdx.x));

@@ -9,6 +9,8 @@ using namespace gates;
 template <int Lanes, class T>
 class Planes {
  public:
+  static constexpr bool kHasPackedMatrices = false;
+
   CONVX_DEVICE Planes(const Arguments<T>& a, const Share& share, const Memory& memory)
       : a_(a), memory_(memory), count_(share.channels.count()) {
     offset_ = (share.image * a.channels + share.channels.begin) * a.pixels;

@@ -29,7 +29,7 @@ struct Arguments {
   int tile_height, expanded_channels, chunks, rank_chunks;
   int result_tiles, warps_down;
   int expand_bias_at, depthwise_at, depthwise_bias_at, project_at, non_finite_at, chunk_bytes;
-  int ring_at, ring, ahead, barriers_at, exchange_at;
+  int ring_at, ring, ring_bytes, ahead, barriers_at, exchange_at;
   PatchArguments patches;
   float* plane_sums;  // of End::filtered: (tiles of all images, expanded channels)
 };

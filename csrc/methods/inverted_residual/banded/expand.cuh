@@ -37,15 +37,16 @@ class Expand {
       }
     }
     make_opaque(inside_);
+    // Four sums begin with a lane's two channels.
+    biases_at_ = static_cast<uint32_t>(a.expand_bias_at + lane / 4 * 16 - lane * 16);
+    make_opaque(biases_at_);
   }
 
   // Returns whether any of it is not finite, which is looked for where that can be of finite pixels. stage:
   // of the lane's 16 bytes. window_at: bytes behind the first window.
-  CONVX_DEVICE bool operator()(const Arguments<T>& a, const Source<T, Form>& source, SharedPlace stage,
-                               int lane, int window_at) const {
+  CONVX_DEVICE bool operator()(const Source<T, Form>& source, SharedPlace stage, int window_at) const {
     NonFinite<T> non_finite;
-    // Four sums begin with a lane's two channels.
-    const SharedPlace biases = stage + a.expand_bias_at - lane * 16 + lane / 4 * 16;
+    const SharedPlace biases = stage + static_cast<int>(biases_at_);
     CONVX_UNROLL
     for (int pair = 0; pair < Form::kChunkPairs; ++pair) {
       uint32_t filters[kSteps][4], bias[4];
@@ -107,6 +108,7 @@ class Expand {
   SharedPlace to_[kPlaces];
   uint32_t most_[kMasks][2];  // zero outside the image
   uint32_t inside_ = 0;       // a bit for each row
+  uint32_t biases_at_;        // of a stage, behind the lane's first filters
 };
 
 }  // namespace convx::inverted_residual::banded

@@ -31,7 +31,9 @@ class Filter {
     const bool is_first = tap >= -1 && tap < kFilter, is_second = tap + 8 >= -1 && tap + 8 < kFilter;
     mask_[0] = is_first ? 0xffffffffu : 0u, mask_[1] = is_second ? 0xffffffffu : 0u;
     make_opaque(mask_[0]), make_opaque(mask_[1]);
-    piece_at_ = is_first || is_second ? (tap + (is_first ? 0 : 8) + 1) * kPieceBytes : 0;
+    const int piece_at = is_first || is_second ? (tap + (is_first ? 0 : 8) + 1) * kPieceBytes : 0;
+    taps_at_ = static_cast<uint32_t>(a.depthwise_at + first_ * kTapsBytes + piece_at);
+    make_opaque(taps_at_);
     // Of the four matrices that lanes have rows of: which half of the columns, and which eight of 16 rows or,
     // of flat tiles, which of two channels.
     const int one = lane / 8 & 1, two = lane / 16, row = lane % 8;
@@ -53,8 +55,7 @@ class Filter {
   CONVX_DEVICE void operator()(const Arguments<T>& a, const Window& w, SharedPlace stage, int window_at,
                                int filtered_at, int first_channel) const {
     typename Sums::OfWarp sums;
-    SharedPlace taps = stage + a.depthwise_at + first_ * kTapsBytes + piece_at_;
-    SharedPlace biases = stage + a.depthwise_bias_at + first_ * 16;
+    SharedPlace taps = stage + taps_at_, biases = stage + a.depthwise_bias_at + first_ * 16;
     CONVX_UNROLL
     for (int turn = 0; turn < kTurns; ++turn) {
       if (kTurns * Form::kWarps != kPairs && first_ + turn * 2 >= Form::kChunk) break;
@@ -183,7 +184,8 @@ class Filter {
 
   Bound<T> bound_;
   uint32_t mask_[2];
-  int first_, piece_at_;  // first_: channel of the warp's
+  int first_;         // channel of the warp's
+  uint32_t taps_at_;  // of a stage: the lane's
   SharedPlace from_[kFilter], to_;
   Sums plane_sums_;
 };

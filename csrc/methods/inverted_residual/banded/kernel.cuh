@@ -63,7 +63,7 @@ banded_kernel(Arguments<T> a) {
     const int own = step & 1, other = own ^ 1;
     if (step < share.chunks) {
       const SharedPlace stage = ring + filters.stage_at(0);
-      found = expand(a, source, stage, lane, own * Form::kWindowBytes);
+      found = expand(source, stage, own * Form::kWindowBytes);
       found = found || is_non_finite ||
               *reinterpret_cast<const int*>(shared + a.ring_at + filters.stage_at(0) + a.non_finite_at) != 0;
     }
