@@ -27,7 +27,7 @@ class FilterRing {
   CONVX_DEVICE void fetch(int chunk) {
     const unsigned char* const from =
         a_.filters + static_cast<int64_t>(share_.first + chunk) * a_.chunk_bytes;
-    if constexpr (kBlockStagesCopy) {
+    if (block_stages_copy()) {
       // One thread's alone, and out of the way of the others.
       if (__builtin_expect(threadIdx.x == 0 && chunk < share_.chunks, 0)) {
         stages_.begin(next_, a_.chunk_bytes);
@@ -45,7 +45,7 @@ class FilterRing {
 
   // Until a chunk is there, once a barrier has followed; called for one after the other.
   CONVX_DEVICE void wait(int chunk) {
-    if constexpr (kBlockStagesCopy) {
+    if (block_stages_copy()) {
       if (chunk < share_.chunks) stages_.wait(current_, phase_);
     } else {
       wait_copies(a_.ahead - 1);

@@ -76,11 +76,17 @@ CONVX_DEVICE void wait([[maybe_unused]] uint64_t* barrier, [[maybe_unused]] uint
 
 }  // namespace bulk
 
-// Whether BlockStages copies; the host executor does what it stands for, unless it is to be a GPU without.
-#if defined(CONVX_BULK_COPY) || (defined(CONVX_SIMT) && !defined(SIMT_WITHOUT_BULK_COPY))
-constexpr bool kBlockStagesCopy = true;
+// Whether BlockStages copies; the host executor does what it stands for, unless it is a GPU without.
+#if defined(CONVX_SIMT)
+using simt::block_stages_copy;
+#elif defined(CONVX_BULK_COPY)
+CONVX_DEVICE constexpr bool block_stages_copy() {
+  return true;
+}
 #else
-constexpr bool kBlockStagesCopy = false;
+CONVX_DEVICE constexpr bool block_stages_copy() {
+  return false;
+}
 #endif
 
 // Stages of a block, filled by one of its threads. A stage may be filled again after a block_barrier that

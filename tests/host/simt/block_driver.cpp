@@ -255,6 +255,7 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
 int run_line(const std::string& text) {
   const Line line = parse(text);
   const DeviceTraits device = known_device(line.device);
+  simt::copies_in_bulk = device.architecture >= 90;
   const Support support = method.supports(line.problem, device);
   if (!support.ok) throw std::invalid_argument(support.reason);
   const std::vector<Plan> plans = method.candidates(line.problem, device);

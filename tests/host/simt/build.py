@@ -30,10 +30,8 @@ BLOCKS, EXCITE = "inverted_residual", "squeeze_excite"  # run no convolutions
 MORE_DRIVERS = {
     "filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp"),
     "blocks": (BLOCKS, SIMT / "block_driver.cpp"),
-    "blocks_sm_80": (BLOCKS, SIMT / "block_driver.cpp"),
     "excite": (EXCITE, SIMT / "excite_driver.cpp"),
 }
-KERNEL_FLAGS = {"blocks_sm_80": ["-DSIMT_WITHOUT_BULK_COPY"]}
 FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
@@ -102,8 +100,7 @@ class Programs:
                 host = targets.sources(
                     f"{folder}/**/plan*.cpp", f"{folder}/**/gpu.cpp", f"{folder}/generator/*.cpp"
                 )
-            more = KERNEL_FLAGS.get(name, [])
-            objects += self._objects(kernels, [*self.kernel_flags, *more], f"_{name}" if more else "")
+            objects += self._objects(kernels, self.kernel_flags)
             objects += self._objects(host, ["-O1"])
             objects += self._objects((SIMT / file for file in TEST), ["-O2"])
             objects += self._objects(targets.sources("problem/*.cpp", "plan/method.cpp"), ["-O1"])

@@ -111,6 +111,12 @@ bool take_copy(int pending, Copy& copy);
 // Where a GPU would wait for the kernel before: here each is complete when the next begins.
 void take_turn();
 
+// Whether the GPU that it is copies in bulk (platform/gpu/stage.h), as sm_90 and later do.
+inline bool copies_in_bulk = true;
+inline bool block_stages_copy() {
+  return copies_in_bulk;
+}
+
 template <int Lanes>
 void warp_barrier(SIMT_SITE) {
   detail::warp_barrier(Lanes, file, line);

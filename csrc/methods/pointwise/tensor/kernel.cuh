@@ -21,9 +21,11 @@ class Block : public Products<Kind, Lanes, How, Tile> {
   // they are fetched while it runs.
   template <class Finish>
   CONVX_DEVICE void run(const Finish& finish) {
-    if constexpr (How == kPlanes && kBlockStagesCopy) {
-      run_planes();
-      return finish();
+    if constexpr (How == kPlanes) {
+      if (block_stages_copy()) {
+        run_planes();
+        return finish();
+      }
     }
     constexpr int kStages = Size::kStages;
     const bool stay = kPersistent<Lanes, How, Tile> && shape_.filters_stay;
