@@ -19,9 +19,9 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "hards
 
 
 class Block(nn.Module):
-    """Where it was measured to be faster (convx.optimize), one kernel does all of it and what is between its
-    layers is never in memory; otherwise, and wherever gradients are needed, the layers are called one after
-    the other. For inference."""
+    """Where it was measured to be faster (convx.optimize), one kernel does all of it, or a few, and little of
+    what is between its layers is ever in memory; otherwise, and wherever gradients are needed, the layers are
+    called one after the other. For inference."""
 
     method = ""
     """By which the planner knows the kernel."""

@@ -79,12 +79,12 @@ def optimize(
     by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
     is the fastest with all that it has to do, torch's own among them; and on NVIDIA GPUs inverted residual
     blocks (1x1, or the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) of
-    16 bits by one kernel, in channels_last, where that is measured to be faster than their layers; so are
-    squeeze-and-excitations, with their means and product. On GPUs the whole is replayed as a CUDA graph. On
-    CPUs convolutions that follow one another are one call, in memory that is kept, and the images of a batch
-    go through them one by one where that is faster on the example input. What is no convolution is torch's
-    own, or compiled by inductor where that is measured to be faster (compile). The copy is run on the example
-    input beside the model and checked against float64.
+    16 bits by one kernel, or three with squeeze-and-excitation, in channels_last, where that is measured to
+    be faster than their layers; so are squeeze-and-excitations alone, with their means and product. On GPUs
+    the whole is replayed as a CUDA graph. On CPUs convolutions that follow one another are one call, in
+    memory that is kept, and the images of a batch go through them one by one where that is faster on the
+    example input. What is no convolution is torch's own, or compiled by inductor where that is measured to be
+    faster (compile). The copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put

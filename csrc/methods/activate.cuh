@@ -13,11 +13,10 @@ template <class T>
 CONVX_DEVICE Accumulator<T> silu(Accumulator<T> value) {
   if constexpr (sizeof(T) == 8) {
     return value / (1.0 + exp(-value));
-  } else if constexpr (sizeof(T) == 4) {
-    // A quarter of the divisor: the reciprocal of the largest is a normal number.
-    return value * 0.25f * fast_reciprocal(multiply_add(expf(-value), 0.25f, 0.25f));
   } else {
-    return value * fast_reciprocal(1.0f + fast_exp2(value * -1.4426950408889634f));  // 0 below -87
+    const float power = sizeof(T) == 4 ? expf(-value) : fast_exp2(value * -1.4426950408889634f);
+    // A quarter of the divisor: the reciprocal of the largest is a normal number.
+    return value * 0.25f * fast_reciprocal(multiply_add(power, 0.25f, 0.25f));
   }
 }
 

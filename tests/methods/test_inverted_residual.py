@@ -232,8 +232,14 @@ def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
     """With filters packed before, and by the call itself; again and again in what another call has left."""
     input, weights = block.tensors("cuda", dtype, layout)
     problem = block.problem(dtype, layout)
-    plans = _core.candidates("inverted_residual", problem, _planning.device(input.device))
-    assert block.squeezed or len(plans) > (4 if block.expand_filter > 1 else 6)
+    device = _planning.device(input.device)
+    plans = _core.candidates("inverted_residual", problem, device)
+    is_able, _ = _core.supports("inverted_residual", problem, device)
+    if block.squeezed:
+        is_first_of_planes = block.expand_filter > 1 and layout == "nchw"
+        assert is_able == (len(plans) > 0) == (block.expanded <= 256 and not is_first_of_planes)
+    else:
+        assert is_able and len(plans) > (4 if block.expand_filter > 1 else 6)
     for plan in plans:
         packed = pack(input, *weights, *block.options, plan.name)
         assert packed.numel() == plan.packed_weight_bytes

@@ -168,6 +168,12 @@ def test_rejections(changes: dict[str, Any], message: str) -> None:
         ({"channels": 4, "expand_filter": 3}, "or patches of up to 32 values"),
         ({"channels": 3, "out_channels": 3, "expand_filter": 3, "residual": True}, "multiples of 8 channels"),
         ({"layout": "nchw"}, "it expands pixels of channels_last alone"),
+        ({**EXCITED, "activation": "gelu"}, "relu, relu6, hardswish and silu inside, not gelu"),
+        ({**EXCITED, "expanded_channels": 100}, "a multiple of 8 channels, at most 256, not 100"),
+        ({**EXCITED, "expanded_channels": 264}, "a multiple of 8 channels, at most 256, not 264"),
+        ({**EXCITED, "channels": 72}, "it has no tile for so many input channels"),
+        ({**EXCITED, "channels": 3, "expand_filter": 3, "layout": "nchw"}, "or are planes"),
+        ({**EXCITED, "squeezed_channels": 60000}, "too many for a block's shared memory: 60000"),
     ],
 )
 def test_what_the_kernel_does_not_take(changes: dict[str, Any], reason: str) -> None:

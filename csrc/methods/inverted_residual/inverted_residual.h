@@ -1,4 +1,5 @@
-// Inverted residual blocks in one kernel: methods/inverted_residual/kernel.cuh.
+// Inverted residual blocks in one kernel (kernel.cuh, banded/), or with squeeze-and-excitation in three
+// (excited/).
 #pragma once
 #include "methods/inverted_residual/geometry.h"
 #include "plan/launch.h"

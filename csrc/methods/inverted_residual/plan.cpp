@@ -231,8 +231,7 @@ Tiling tiling_of(const Plan& plan) {
 }
 
 const MethodOf<BlockProblem> method = {
-    "inverted_residual",
-    "an inverted residual block in one kernel, its expanded tensor in shared memory alone", supports,
+    "inverted_residual", "an inverted residual block, its expanded tensor in shared memory alone", supports,
     candidates};
 
 }  // namespace convx::inverted_residual

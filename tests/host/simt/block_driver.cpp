@@ -8,6 +8,7 @@
 // stride only orders seed infinite (1: one value of the input is).
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "memory.h"
@@ -215,6 +216,17 @@ bool is_exact(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }
 
+// Packed again into other memory, they are the same bytes.
+bool is_whole(const Plan& plan, const BlockProblem& p, const BlockWeights& weights,
+              const Buffer<unsigned char>& packed) {
+  Buffer<unsigned char> again(plan.packed_weight_bytes);
+  for (int64_t i = 0; i < plan.packed_weight_bytes; ++i) {
+    again.data[i] = static_cast<unsigned char>(~packed.data[i]);
+  }
+  pack_weights_gpu(plan, p, &weights, again.data, Stream());
+  return std::memcmp(again.data, packed.data, plan.packed_weight_bytes) == 0;
+}
+
 template <class T>
 int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const BlockProblem& p = line.problem;
@@ -232,6 +244,7 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       Buffer<unsigned char> packed(plan.packed_weight_bytes);
       const BlockWeights weights = block.weights();
       pack_weights_gpu(plan, p, &weights, packed.data, Stream());
+      if (!is_whole(plan, p, weights, packed)) return "not all of the packed filters is written";
       Buffer<T> result(p.result_elements());
       Buffer<unsigned char> workspace(plan.workspace_bytes);
       Pointers pointers;

@@ -1,7 +1,6 @@
 // Inverted residual blocks with squeeze-and-excitation, three kernels: what is expanded is filtered where it
-// is made (banded/), and goes to memory once, with sums of its planes; gates are made of those
-// (methods/gates); the last product multiplies pixels with them as it reads them
-// (methods/shallow).
+// is made (banded/) and goes to memory once, with sums of its planes; gates are made of those
+// (methods/gates); the last product multiplies pixels with them as it reads them (methods/shallow).
 #pragma once
 #include <vector>
 
@@ -15,7 +14,7 @@ constexpr const char* kCandidate = "excited";
 
 // Beside what all kernels of the method ask for.
 Support supports(const BlockProblem& problem, const DeviceTraits& device);
-// Of a problem that it supports; empty for those that banded products have no tile for.
+// Of a problem that it supports.
 std::vector<Plan> candidates(const BlockProblem& problem, const DeviceTraits& device);
 
 inline Tiling tiling_of(const Plan& plan) {

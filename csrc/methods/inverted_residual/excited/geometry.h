@@ -9,6 +9,7 @@
 namespace convx::inverted_residual::excited {
 
 constexpr int64_t kMostDepth = shallow::kMostPairs * 32;  // channels that the last product sums
+constexpr int64_t kAligned = 256;                         // where each part begins
 
 struct Tiling {
   banded::Tiling filtering;
@@ -22,8 +23,8 @@ struct Geometry {
   gates::Tiling gate_tiling;
   gates::Geometry gating;
   int64_t tiles;  // of an image
-  // Packed: chunks of filters, fragments of the last product's, then what is as torch has it.
-  int64_t project_at, project_bias_at, squeeze_at, squeeze_bias_at, excite_at, excite_bias_at, packed_bytes;
+  // Packed: fragments of the last product's filters, what is as torch has it, then chunks of filters.
+  int64_t project_bias_at, squeeze_at, squeeze_bias_at, excite_at, excite_bias_at, chunks_at, packed_bytes;
   // Workspace: what is filtered; sums of its planes; gates.
   int64_t plane_sums_at, gates_at, workspace_bytes;
 };
@@ -37,7 +38,7 @@ inline gates::Tiling gate_tiling_of(const ExciteProblem& p) {
 }
 
 inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
-  constexpr int64_t kBytes = 2, kAligned = 256;
+  constexpr int64_t kBytes = 2;
   Geometry g{};
   g.filtering = banded::geometry_of(p, t.filtering);
   g.tiles = g.filtering.tiles_down * g.filtering.tiles_across;
@@ -48,13 +49,13 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
 
   const auto behind = [](int64_t place, int64_t bytes) { return round_up(place + bytes, kAligned); };
   const int64_t matrix = p.squeezed_channels * p.expanded_channels * kBytes;
-  g.project_at = behind(0, g.filtering.packed_bytes);
-  g.project_bias_at = behind(g.project_at, g.projecting.pairs * g.projecting.step_pairs * 2048);
+  g.project_bias_at = behind(0, g.projecting.pairs * g.projecting.step_pairs * 2048);
   g.squeeze_at = behind(g.project_bias_at, p.out_channels * kBytes);
   g.squeeze_bias_at = behind(g.squeeze_at, matrix);
   g.excite_at = behind(g.squeeze_bias_at, p.squeezed_channels * kBytes);
   g.excite_bias_at = behind(g.excite_at, matrix);
-  g.packed_bytes = g.excite_bias_at + p.expanded_channels * kBytes;
+  g.chunks_at = behind(g.excite_bias_at, p.expanded_channels * kBytes);
+  g.packed_bytes = g.chunks_at + g.filtering.packed_bytes;
 
   g.plane_sums_at = behind(0, p.filtered_elements() * kBytes);
   g.gates_at = behind(g.plane_sums_at, p.batch * g.tiles * p.expanded_channels * 4);

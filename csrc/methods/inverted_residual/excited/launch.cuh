@@ -48,6 +48,7 @@ template <class T>
 void filter(const BlockProblem& p, const Tiling& t, const Geometry& g, const Between<T>& between,
             Pointers pointers, Stream stream) {
   pointers.result = between.filtered;
+  pointers.packed_weight = static_cast<const unsigned char*>(pointers.packed_weight) + g.chunks_at;
   auto a = banded::arguments_of<T>(p, t.filtering, g.filtering, pointers);
   a.plane_sums = between.plane_sums;
   with_sizes(p, [&](auto filter, auto stride) {
@@ -89,13 +90,13 @@ void project(const BlockProblem& p, const Tiling& t, const Geometry& g, const Be
                                      p.has_residual ? static_cast<const T*>(pointers.input) : nullptr,
                                      divide_by(p.out_pixels())};
   shallow::with_step_pairs<1>(g.projecting.step_pairs, [&](auto pairs) {
-    launch_in_turn(
-        shallow::shallow_kernel<kLanes, decltype(pairs)::value, T, shallow::Excited<T> >,
-        "inverted_residual's excited product", Grid{static_cast<uint32_t>(g.projecting.blocks)},
-        static_cast<uint32_t>(shallow::kWarps * kLanes), static_cast<uint32_t>(g.projecting.shared_bytes),
-        stream, reinterpret_cast<const uint32_t*>(packed + g.project_at),
-        static_cast<const T*>(between.filtered), reinterpret_cast<const T*>(packed + g.project_bias_at),
-        static_cast<T*>(pointers.result), shape, extra);
+    launch_in_turn(shallow::shallow_kernel<kLanes, decltype(pairs)::value, T, shallow::Excited<T> >,
+                   "inverted_residual's excited product", Grid{static_cast<uint32_t>(g.projecting.blocks)},
+                   static_cast<uint32_t>(shallow::kWarps * kLanes),
+                   static_cast<uint32_t>(g.projecting.shared_bytes), stream,
+                   reinterpret_cast<const uint32_t*>(packed), static_cast<const T*>(between.filtered),
+                   reinterpret_cast<const T*>(packed + g.project_bias_at), static_cast<T*>(pointers.result),
+                   shape, extra);
   });
 }
 

@@ -7,11 +7,13 @@
 
 namespace convx::inverted_residual::excited {
 
-// Zeros where there is nothing to be copied.
+// Zeros where there is nothing to be copied, and behind it as far as room is kept.
 template <class T>
 CONVX_KERNEL(kPackThreads, 1)
-copy_kernel(const T* from, T* to, int count) {
-  for (int i = threadIdx.x; i < count; i += kPackThreads) to[i] = from != nullptr ? from[i] : T{};
+copy_kernel(const T* from, T* to, int count, int room) {
+  for (int i = threadIdx.x; i < room; i += kPackThreads) {
+    to[i] = from != nullptr && i < count ? from[i] : T{};
+  }
 }
 
 template <class T>
@@ -34,11 +36,12 @@ template <class T>
 void pack(const BlockProblem& p, const Tiling& t, const BlockWeights& w, void* packed, Stream stream) {
   const Geometry g = geometry_of(p, t);
   auto* const to = static_cast<unsigned char*>(packed);
-  banded::pack_chunks<T>(p, t.filtering, w, packed, stream);
-  pack_fragments<T>(g, w.project, to + g.project_at, stream);
+  pack_fragments<T>(g, w.project, to, stream);
+  banded::pack_chunks<T>(p, t.filtering, w, to + g.chunks_at, stream);
   const auto copy = [&](const void* from, int64_t at, int64_t count) {
     launch_kernel(copy_kernel<T>, "inverted_residual excited's packing", Grid{}, kPackThreads, 0, stream,
-                  static_cast<const T*>(from), reinterpret_cast<T*>(to + at), number(count));
+                  static_cast<const T*>(from), reinterpret_cast<T*>(to + at), number(count),
+                  number(round_up(count, kAligned / 2)));
   };
   const int64_t matrix = p.squeezed_channels * p.expanded_channels;
   copy(w.project_bias, g.project_bias_at, p.out_channels);

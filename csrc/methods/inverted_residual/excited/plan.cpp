@@ -34,6 +34,12 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
     return Support::no("squeezed_channels are too many for a block's shared memory: " +
                        std::to_string(p.squeezed_channels));
   }
+  if (banded::candidates(p, device).empty()) {
+    return Support::no(
+        "with squeeze-and-excitation it has no tile for so many input channels, or for a first image whose "
+        "rows begin anywhere or are planes, as in " +
+        describe(p));
+  }
   return Support::yes();
 }
 
