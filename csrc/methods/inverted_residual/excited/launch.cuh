@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "methods/inverted_residual/excited/excited.h"
+#include "platform/gpu/launch.h"
 
 #if defined(CONVX_HIP)
 // No AMD GPU is ever given such a plan (supports in ../plan.cpp).
