@@ -1,9 +1,21 @@
+#include <stdexcept>
+
 #include "methods/inverted_residual/banded/banded.h"
 #include "methods/inverted_residual/excited/excited.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/platform.h"
 
 namespace convx::inverted_residual {
+
+#if defined(CONVX_HIP)
+// No AMD GPU is ever given such a plan (supports in plan.cpp).
+void launch_gpu(const Plan& plan, const BlockProblem&, const Pointers&, Stream) {
+  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
+}
+void pack_weights_gpu(const Plan& plan, const BlockProblem&, const void*, void*, Stream) {
+  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
+}
+#else
 
 namespace banded {
 extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
@@ -66,5 +78,7 @@ void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void*
   const auto run = problem.dtype == DType::bfloat16 ? pack<bfloat16> : pack<float16>;
   run(plan, problem, weights, packed, stream);
 }
+
+#endif
 
 }  // namespace convx::inverted_residual

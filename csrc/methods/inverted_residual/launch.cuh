@@ -5,22 +5,7 @@
 #include "methods/inverted_residual/inverted_residual.h"
 #include "platform/gpu/launch.h"
 
-#if defined(CONVX_HIP)
-// No AMD GPU is ever given such a plan (supports in plan.cpp).
-namespace convx::inverted_residual {
-
-template <class T>
-void launch_typed(const Plan& plan, const BlockProblem&, const Pointers&, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-template <class T>
-void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void*, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-}  // namespace convx::inverted_residual
-#else
+#if !defined(CONVX_HIP)  // no AMD GPU is ever given such a plan: launch.cu
 #include "methods/inverted_residual/kernel.cuh"
 #include "methods/inverted_residual/launching.cuh"
 #include "methods/inverted_residual/pack.cuh"
@@ -111,14 +96,10 @@ void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, 
   launch_kernel(pack_kernel<T>, "inverted_residual's packing", grid, kPackThreads, 0, stream, a);
 }
 
-}  // namespace convx::inverted_residual
-#endif
-
-namespace convx::inverted_residual {
-
 // The build writes a source for each instance.
 template void launch_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const Pointers&, Stream);
 template void pack_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
                                          Stream);
 
 }  // namespace convx::inverted_residual
+#endif

@@ -1,26 +1,9 @@
 // From a plan to launches, for one element type.
 #pragma once
-#include <stdexcept>
-
 #include "methods/inverted_residual/banded/banded.h"
 #include "platform/gpu/launch.h"
 
-#if defined(CONVX_HIP)
-// No AMD GPU is ever given such a plan (supports in plan.cpp).
-namespace convx::inverted_residual::banded {
-
-template <class T>
-void launch_typed(const Plan& plan, const BlockProblem&, const Pointers&, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-template <class T>
-void pack_typed(const Plan& plan, const BlockProblem&, const BlockWeights&, void*, Stream) {
-  throw std::logic_error("convx: an AMD GPU can't run " + describe(plan));
-}
-
-}  // namespace convx::inverted_residual::banded
-#else
+#if !defined(CONVX_HIP)  // no AMD GPU is ever given such a plan: launch.cu
 #include "methods/inverted_residual/banded/start.cuh"
 
 namespace convx::inverted_residual::banded {
@@ -53,14 +36,10 @@ void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, 
   pack_chunks<T>(p, tiling_of(plan), w, packed, stream);
 }
 
-}  // namespace convx::inverted_residual::banded
-#endif
-
-namespace convx::inverted_residual::banded {
-
 // The build writes a source for each instance.
 template void launch_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const Pointers&, Stream);
 template void pack_typed<CONVX_INSTANCE>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
                                          Stream);
 
 }  // namespace convx::inverted_residual::banded
+#endif
