@@ -62,8 +62,9 @@ py::object link(py::handle input, py::handle weight, py::handle bias, py::handle
   }
   // As the kernels read them, for as long as the weights stay as they are: the caller looks.
   if (!packed.is_none()) made->packed = THPVariable_Unpack(packed.ptr());
-  const bool is_read = p->forward.by == By::kernel && (packed.is_none() || p->forward.plan->reads_both);
-  made->weight = is_read ? dense(*p, operands->weight, at::MemoryFormat::Contiguous) : operands->weight;
+  made->weight = p->reads_weight(!packed.is_none())
+                     ? dense(*p, operands->weight, at::MemoryFormat::Contiguous)
+                     : operands->weight;
   if (operands->bias) made->bias = operands->bias->contiguous();
   if (p->packs() && !made->packed.defined()) return py::none();
   return py::cast(made);

@@ -275,7 +275,7 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   const c10::DeviceGuard guard(input.device());
   if (prepared.forward.by == By::torch) return run_torchs_forward(prepared, input, weight, bias);
   const Tensor images = dense(prepared, input, format_of(prepared));
-  const bool reads_weight = !packed.defined() || prepared.forward.plan->reads_both;
+  const bool reads_weight = prepared.reads_weight(packed.defined());
   const Tensor filters = reads_weight ? dense(prepared, weight, at::MemoryFormat::Contiguous) : Tensor();
   const Tensor sums = bias ? bias->contiguous() : Tensor();
   Tensor result = at::empty(prepared.result_sizes, input.options(), format_of(prepared));

@@ -57,6 +57,10 @@ struct Prepared : torch::CustomClassHolder {
   // Whether the forward kernel reads other memory than the weight's: filters in its own order, or a copy of a
   // weight that is not in torch's.
   bool keeps_filters(const Tensor& weight) const;
+  // Whether it reads the weight, with kept filters or without.
+  bool reads_weight(bool has_kept) const {
+    return forward.by == By::kernel && (!has_kept || forward.plan->reads_both);
+  }
 };
 
 at::MemoryFormat format_of(const Prepared& prepared);

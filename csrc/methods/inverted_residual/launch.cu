@@ -17,35 +17,12 @@ void pack_weights_gpu(const Plan& plan, const BlockProblem&, const void*, void*,
 }
 #else
 
-namespace banded {
-extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
-extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
-extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                         Stream);
-extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                          Stream);
-}  // namespace banded
-
-namespace excited {
-extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
-extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
-extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                         Stream);
-extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                          Stream);
-}  // namespace excited
-
+// Defined in launch.cuh, as those of the forms' folders are: one translation unit for each element type.
 template <class T>
 void launch_typed(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
-extern template void launch_typed<float16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
-extern template void launch_typed<bfloat16>(const Plan&, const BlockProblem&, const Pointers&, Stream);
 template <class T>
 void pack_typed(const Plan& plan, const BlockProblem& problem, const BlockWeights& weights, void* packed,
                 Stream stream);
-extern template void pack_typed<float16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                         Stream);
-extern template void pack_typed<bfloat16>(const Plan&, const BlockProblem&, const BlockWeights&, void*,
-                                          Stream);
 
 template <class T>
 void launch(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {

@@ -42,4 +42,9 @@ inline Geometry geometry_of(const matrix::Product& product, const Tiling& t) {
   return g;
 }
 
+// For as many blocks at once as there are places; g: of any Tiling::pixel_blocks.
+inline int64_t pixel_blocks_of(const Geometry& g, int64_t places) {
+  return std::clamp<int64_t>(places / g.splits, 1, divide_up(g.groups, kWarps));
+}
+
 }  // namespace convx::shallow

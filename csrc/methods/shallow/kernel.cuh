@@ -2,6 +2,8 @@
 // warp goes through the filters, which stay in shared memory. Its blocks go from pixels to pixels without a
 // barrier, so that some warps read while others multiply and write.
 #pragma once
+#include <type_traits>
+
 #include "methods/activate.cuh"
 #include "methods/epilogue.cuh"
 #include "methods/shallow/geometry.h"
@@ -248,16 +250,17 @@ shallow_kernel(const uint32_t* packed, const T* source, const T* bias, T* result
     }
   };
   // Each of its own: what is not asked for would lie between what is.
-  if constexpr (std::is_same<Extra, Excited<T> >::value) {
+  constexpr bool kClamps = Warp<Lanes, StepPairs, T, Extra>::kIsExcited;
+  if (kClamps || shape.activation <= Activation::relu6) {
     run(ClampRow(shape.activation));
-  } else if (shape.activation <= Activation::relu6) {
-    run(ClampRow(shape.activation));
-  } else if (shape.activation == Activation::silu) {
-    run(Each<T, silu<T> >());
-  } else if (shape.activation == Activation::hardswish) {
-    run(Each<T, hardswish<T> >());
-  } else {
-    run(Each<T, gelu<T> >());
+  } else if constexpr (!kClamps) {
+    if (shape.activation == Activation::silu) {
+      run(Each<T, silu<T> >());
+    } else if (shape.activation == Activation::hardswish) {
+      run(Each<T, hardswish<T> >());
+    } else {
+      run(Each<T, gelu<T> >());
+    }
   }
 }
 

@@ -70,12 +70,6 @@ CONVX_DEVICE int half_of(int row, int half) {
   return row * kRowBytes + (half ^ (row >> 2 & 1)) * 16;
 }
 
-// Of a plane of a chunk.
-template <class Form>
-CONVX_DEVICE int channel_of(int plane) {
-  return Form::kEnd == End::project ? plane : channel_of_plane(plane);
-}
-
 // Of the window's rows those that strided results read at once are neighbours.
 template <class Form>
 CONVX_DEVICE int window_row(int row) {

@@ -97,7 +97,7 @@ class Filter {
         sum = multiply_add(widen(pixel), widen(weight), sum);
       }
       // Behind the last channel filters are zeros, and their products need not be.
-      const bool is_there = first_channel + channel_of<Form>(channel) < a.expanded_channels;
+      const bool is_there = first_channel + channel_of_plane(Form::kEnd, channel) < a.expanded_channels;
       const uint32_t word = activated_pair<T, Form::kInside>(is_there ? sum : 0.0f, 0.0f, bound_.high);
       const int place = Form::kIsFlat  ? column * 16 + row * 2
                         : kStride == 1 ? half_of(row, column / 8) + column % 8 * 2

@@ -43,10 +43,10 @@ inline End end_of(const BlockProblem& p) {
   return p.squeezed_channels > 0 ? End::filtered : End::project;
 }
 
-// Of filtered chunks that go to memory a lane has eight neighbours of 32 channels, which four matrices of
-// planes hold in pairs (store_filtered.cuh): so planes are not in the order of channels.
-constexpr int channel_of_plane(int plane) {
-  return plane / 32 * 32 + plane / 2 % 4 * 8 + plane / 8 % 4 * 2 + plane % 2;
+// Of a chunk's planes. Of filtered chunks that go to memory a lane has eight neighbours of 32 channels, which
+// four matrices of planes hold in pairs (store_filtered.cuh): so planes are not in the order of channels.
+constexpr int channel_of_plane(End end, int plane) {
+  return end == End::project ? plane : plane / 32 * 32 + plane / 2 % 4 * 8 + plane / 8 % 4 * 2 + plane % 2;
 }
 
 inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {

@@ -21,19 +21,13 @@ struct PatchDepth {
   }
 };
 
-// Of a chunk's planes.
-struct PlaneOrder {
-  End end;
-  CONVX_DEVICE int channel(int plane) const { return end == End::project ? plane : channel_of_plane(plane); }
-};
-
 // The filter value that is `element` of 16 outputs, a step of the depth: a lane has four neighbours of the
 // depth.
 template <class T>
-CONVX_DEVICE T expand_value(const PackArguments<T>& a, const PatchDepth& patch, const PlaneOrder& order,
-                            int first_output, int pair, int first_depth, int element) {
+CONVX_DEVICE T expand_value(const PackArguments<T>& a, const PatchDepth& patch, End end, int first_output,
+                            int pair, int first_depth, int element) {
   const int lane = element / 8, word = element / 2 % 4, half = element % 2;
-  const int output = first_output + order.channel(pair * 16 + lane / 4 + word % 2 * 8);
+  const int output = first_output + channel_of_plane(end, pair * 16 + lane / 4 + word % 2 * 8);
   const int place = patch.of(first_depth + lane % 4 * 4 + word / 2 * 2 + half);
   if (output >= a.expanded_channels || place < 0 || place >= a.expand_depth) return T{};
   return a.expand[static_cast<int64_t>(output) * a.expand_depth + place];
@@ -52,7 +46,7 @@ CONVX_DEVICE uint32_t taps_word(const T* taps, int filter, int piece, int word) 
 // chunk; project's filters are in the order of the other kernels.
 template <class T>
 CONVX_KERNEL(kPackThreads, 1)
-pack_banded_kernel(PackArguments<T> a, PatchDepth patch, PlaneOrder order, int filter, int depthwise_bias_at,
+pack_banded_kernel(PackArguments<T> a, PatchDepth patch, End end, int filter, int depthwise_bias_at,
                    int non_finite_at) {
   const int chunk = static_cast<int>(blockIdx.x), first = chunk * a.chunk;
   unsigned char* const to = a.packed + static_cast<int64_t>(chunk) * a.chunk_bytes;
@@ -71,24 +65,25 @@ pack_banded_kernel(PackArguments<T> a, PatchDepth patch, PlaneOrder order, int f
   T* const expand = reinterpret_cast<T*>(to);
   for (int i = threadIdx.x; i < a.pairs * a.depth_steps * 256; i += kPackThreads) {
     const int pair = i / 256 / a.depth_steps, step = i / 256 % a.depth_steps;
-    expand[i] = expand_value(a, patch, order, first, pair, step * 16, i % 256);
+    expand[i] = expand_value(a, patch, end, first, pair, step * 16, i % 256);
     look_at(widen(expand[i]));
   }
   // Of a lane's two channels, 8 apart, four sums begin with what lies together.
   float* const expand_bias = reinterpret_cast<float*>(to + a.expand_bias_at);
   for (int i = threadIdx.x; i < a.pairs * 32; i += kPackThreads) {
-    const int channel = first + order.channel(i / 32 * 16 + i % 32 / 4 + i % 4 / 2 * 8);
+    const int channel = first + channel_of_plane(end, i / 32 * 16 + i % 32 / 4 + i % 4 / 2 * 8);
     expand_bias[i] = bias_value(a.expand_bias, channel, a.expanded_channels);
     look_at(expand_bias[i]);
   }
   float* const depthwise_bias = reinterpret_cast<float*>(to + depthwise_bias_at);
   for (int i = threadIdx.x; i < a.chunk * 4; i += kPackThreads) {
-    depthwise_bias[i] = bias_value(a.depthwise_bias, first + order.channel(i / 4), a.expanded_channels);
+    depthwise_bias[i] =
+        bias_value(a.depthwise_bias, first + channel_of_plane(end, i / 4), a.expanded_channels);
   }
   uint32_t* const taps = reinterpret_cast<uint32_t*>(to + a.depthwise_at);
   const int words = taps_piece(filter) / 4, of_channel = (filter + 1) * words;
   for (int i = threadIdx.x; i < a.chunk * of_channel; i += kPackThreads) {
-    const int channel = first + order.channel(i / of_channel), place = i % of_channel;
+    const int channel = first + channel_of_plane(end, i / of_channel), place = i % of_channel;
     const T* const own = channel < a.expanded_channels ? a.depthwise + channel * a.taps : nullptr;
     taps[i] = taps_word(own, filter, place / words, place % words);
   }

@@ -65,7 +65,7 @@ class PlaneSums {
 
   CONVX_DEVICE static void store_sum(const Arguments<T>& a, const Window& w, int first_channel, int plane,
                                      float sum) {
-    const int channel = first_channel + channel_of<Form>(plane);
+    const int channel = first_channel + channel_of_plane(Form::kEnd, plane);
     if (channel >= a.expanded_channels) return;
     a.plane_sums[static_cast<int64_t>(w.tile) * a.expanded_channels + channel] = sum;
   }

@@ -63,8 +63,7 @@ void pack_chunks(const BlockProblem& p, const Tiling& t, const BlockWeights& w, 
   Grid grid;
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_banded_kernel<T>, "inverted_residual banded's packing", grid, kPackThreads, 0, stream, a,
-                depth, PlaneOrder{end_of(p)}, number(p.filter), number(g.depthwise_bias_at),
-                number(g.non_finite_at));
+                depth, end_of(p), number(p.filter), number(g.depthwise_bias_at), number(g.non_finite_at));
 }
 
 }  // namespace convx::inverted_residual::banded

@@ -51,8 +51,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
     for (t.product.block_pairs = pairs;; t.product.block_pairs = 1) {
       const Geometry one = geometry_of(p, t);
       const int64_t places = shallow::kMostBlocks * std::max(device.multiprocessors, 1);
-      t.product.pixel_blocks = std::clamp<int64_t>(places / one.projecting.splits, 1,
-                                                   divide_up(one.projecting.groups, shallow::kWarps));
+      t.product.pixel_blocks = shallow::pixel_blocks_of(one.projecting, places);
       const Geometry g = geometry_of(p, t);
       if (g.projecting.shared_bytes <= device.shared_bytes_per_block) {
         Plan plan = filtering;

@@ -73,7 +73,7 @@ void append_shallow(const ConvProblem& problem, const DeviceTraits& device, std:
     const Geometry one = geometry_of(product, t);
     if (one.shared_bytes > device.shared_bytes_per_block) continue;
     const int64_t places = resident_blocks(device, one) * std::max(device.multiprocessors, 1);
-    t.pixel_blocks = std::clamp<int64_t>(places / one.splits, 1, divide_up(one.groups, shallow::kWarps));
+    t.pixel_blocks = shallow::pixel_blocks_of(one, places);
     Plan plan;
     plan.candidate = "shallow";
     plan.kernel = kShallow;
