@@ -19,6 +19,7 @@ from benchmarks import convolution, filter2d, held_out, host, memory, networks, 
 from benchmarks.ablations import ablations_of, run_ablations
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
+from benchmarks.network_kinds import DEFAULT_KINDS, KINDS
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
 from benchmarks.planner import Planner
 from benchmarks.results import RESULTS, Record, Results, key
@@ -32,7 +33,7 @@ from benchmarks.suites import (
     select_cases,
 )
 
-_RunCase = Callable[[str, torch.device], Iterable[Record]]
+_RunCase = Callable[..., Iterable[Record]]  # of a case, a device and, where there are some to choose, kinds
 _FILTER_PEERS = ("opencv", "cupy", "npp")  # of the suite filter2d alone
 
 
@@ -66,8 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--seed", type=int, help="of the suite held_out: another one than any that was looked at before")
     add("--count", type=int, default=500, help="problems of the suite held_out (default 500)")
-    add("--case", help="names or patterns: D1,CONV*-5x5")
-    add("--operation", type=_one_of(*OPERATIONS), help=", ".join(OPERATIONS))
+    add("--case", help="names or patterns: D1,CONV*-5x5; the suite networks has more than it runs by default")
+    add(
+        "--operation",
+        type=_one_of(*OPERATIONS, *KINDS),
+        help=f"{', '.join(OPERATIONS)}; of the suite networks {', '.join(KINDS)} "
+        f"(default {','.join(DEFAULT_KINDS)})",
+    )
     add(
         "--dtype",
         type=_one_of(*DTYPES, "tf32", "uint8"),
@@ -166,10 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         by_case: dict[str, tuple[Sequence[str], _RunCase]] = {
             "host": (host.cases(device), partial(host.run, rounds=rounds)),
             "memory": (memory.cases(), memory.run),
-            "networks": (networks.cases(device), partial(networks.run, rounds=rounds)),
         }
         if options.suite in by_case:
             _run_cases(results, device, *by_case[options.suite], options, path)
+        elif options.suite == "networks":
+            every = networks.cases(device) if options.case else networks.default_cases(device)
+            kinds = networks.kinds_of(device, options.operation)
+            _run_cases(results, device, every, partial(networks.run, rounds=rounds), options, path, kinds)
         elif options.suite == "filter2d":
             _run_filter2d(results, device, rounds, options, path)
         else:
@@ -205,20 +214,25 @@ def _run_cases(
     run: _RunCase,
     options: argparse.Namespace,
     path: Path | None,
+    kinds: Sequence[str] = (),
 ) -> None:
-    """Of networks and layers by name, written as they come."""
+    """Of networks and layers by name, written as they come. kinds: those to choose from, of a suite that has
+    such; each is known by itself."""
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
-    known = {host.case_of(record) for record in results.records.values()} if options.resume else set()
+    known: dict[str, set[str]] = {}
+    for record in results.records.values() if options.resume else ():
+        known.setdefault(host.case_of(record), set()).add(record["operation"])
     with tqdm(_chosen_cases(every, options.case), desc=options.suite, disable=None) as bar:
         for name in bar:
-            if name in known:
+            left = [kind for kind in kinds if kind not in known.get(name, ())]
+            if name in known and not left:
                 continue
             if _is_over(until, options.seconds, bar):
                 break
-            for record in run(name, device):
+            for record in run(name, device, kinds=left) if kinds else run(name, device):
                 results.add(record)
-            if path:
-                results.write(path)
+                if path:
+                    results.write(path)
 
 
 def _is_over(until: float, seconds: float, bar: Any) -> bool:
@@ -259,6 +273,8 @@ def _run_convolutions(
         raise ValueError(f"--dtype uint8 and --peers {','.join(_FILTER_PEERS)} belong to --suite filter2d")
     has_gradients = options.suite in ("depthwise", "spread") and not options.ablations
     operations = options.operation or (OPERATIONS if has_gradients else OPERATIONS[:1])
+    if not set(operations) <= set(OPERATIONS):
+        raise ValueError(f"--operation: the operations of this suite are {', '.join(OPERATIONS)}")
     work: list[Problem]
     if options.suite == "held_out":
         work = _held_out_problems(options)

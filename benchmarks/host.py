@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import convx
 from benchmarks import networks
+from benchmarks.network_kinds import Networks, call
 from benchmarks.results import Record
 from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import between, over_torch, slower_rows
@@ -34,7 +35,7 @@ NETWORK_KINDS = ("inference", "train_step")
 def cases(device: torch.device) -> tuple[str, ...]:
     """ "pointwise bfloat16 channels_last", "mobilenet_v2 b1 float32 nchw"."""
     layers = (f"{layer} {dtype} {layout}" for layer in _LAYERS for dtype in _PRECISIONS for layout in LAYOUTS)
-    return (*layers, *networks.cases(device))
+    return (*layers, *networks.default_cases(device))
 
 
 def case_of(record: Record) -> str:
@@ -46,12 +47,12 @@ def case_of(record: Record) -> str:
 def run(case: str, device: torch.device, rounds: int) -> list[Record]:
     """A record for every kind of call: convx's layer, torch's own and convx's that is told to leave it to
     torch, or a network and the same converted; in turns, without waiting for what they enqueue."""
-    if case in networks.cases(device):
+    if case in networks.default_cases(device):
         return _run_network(case, device, rounds)
     name, dtype, layout = case.rsplit(" ", 2)
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     layers: dict[str, nn.Module] = {}
-    for key in ("torch", "convx", "native"):  # no copies, for which networks.pair has the reason
+    for key in ("torch", "convx", "native"):  # no copies, for which Networks.make has the reason
         layer: Any = _LAYERS[name]().to(device, DTYPES[dtype])
         layers[key] = layer.to(memory_format=memory_format)
     convx.convert_(layers["convx"])
@@ -88,10 +89,11 @@ def run(case: str, device: torch.device, rounds: int) -> list[Record]:
 
 
 def _run_network(case: str, device: torch.device, rounds: int) -> list[Record]:
-    native, converted, x, _first = networks.pair(case, device)
+    made = Networks(case, device)
+    native, converted = made.make(), made.converted()
     records = []
     for kind in NETWORK_KINDS:
-        calls = {"torch": networks.call(kind, native, x), "convx": networks.call(kind, converted, x)}
+        calls = {"torch": call(kind, native, made.images), "convx": call(kind, converted, made.images)}
         compare(calls, device, 2, 1)  # cuDNN's and convx's choices, and memory
         compared = compare(calls, device, _TURNS * rounds, 1, host_alone=True)
         records.append(networks.record(case, kind, compared))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def run(case: str, device: torch.device) -> Iterator[Record]:
         optimizer.zero_grad()
         F.cross_entropy(model(x).float(), labels).backward()
         optimizer.step()
-        taken.append(_used(device))
+        taken.append(used(device))
         times.append((time.perf_counter() - begin) * 1e6)
     settled = min(SETTLED, steps // 2)
     yield {
@@ -69,13 +69,23 @@ def run(case: str, device: torch.device) -> Iterator[Record]:
     }
 
 
-def _used(device: torch.device) -> int:
+def used(device: torch.device) -> int:
     """Bytes: of torch's allocator on a GPU, of the process on a CPU, which moves with its allocator."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         return torch.cuda.memory_allocated(device)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak(call: Callable[[], object], device: torch.device) -> int:
+    """The most bytes that torch's allocator of a GPU has given out at one moment of a call. What a graph
+    keeps for its replays counts in the call that records it, and in none after."""
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    call()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device)
 
 
 def table(records: list[Record]) -> str:

@@ -1,65 +1,116 @@
-"""Whole networks, torch's layers and converted: inference, eager and as a CUDA graph, and training steps; and
-what convx.optimize makes of them."""
+"""Whole networks, torch's layers and converted: inference, eager and as a CUDA graph, and training steps;
+what convx.optimize and torch.compile make of them; and with layers of one sort alone converted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-import convx
-from benchmarks.results import Record, geomean
-from benchmarks.suites import DTYPES, LAYOUTS
+from benchmarks import memory, network_kinds
+from benchmarks.network_kinds import DEFAULT_KINDS, KINDS, Networks, error, is_training, warm_up, ways
+from benchmarks.peers import tf32
+from benchmarks.results import Record, geomean, precision
+from benchmarks.suites import LAYOUTS
 from benchmarks.turns import between, over_torch, slower_rows
-from convx.demo._torchvision import import_torchvision
 from convx.tune import records
-from convx.tune.replays import captured
 from convx.tune.turns import Compared, compare, turn_of
 
-NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
-PRECISIONS = ("float32", "bfloat16")
-GPU_BATCHES, CPU_BATCHES = (1, 64), (1,)
-SIZE, CLASSES = 224, 1000
-KINDS = ("inference", "inference_graph", "train_step", "optimized")
+DEFAULT_NETWORKS = ("mobilenet_v2", "mnasnet1_0", "resnet18", "resnet50", "efficientnet_b0", "convnext_tiny")
+# ShuffleNetV2 and SqueezeNet in the sizes that the papers have layers of.
+NETWORKS = (
+    *DEFAULT_NETWORKS,
+    *("mobilenet_v3_large", "shufflenet_v2_x0_5", "vgg19", "squeezenet1_0", "googlenet"),
+)
+# By the type of a device.
+DEFAULT_BATCHES, BATCHES = {"cuda": (1, 64), "cpu": (1,)}, {"cuda": (1, 8, 64), "cpu": (1, 8)}
+DEFAULT_PRECISIONS = {"cuda": ("float32", "bfloat16"), "cpu": ("float32",)}
+PRECISIONS = {"cuda": ("float32", "tf32", "bfloat16"), "cpu": ("float32",)}
 _ROUND_US = 30000  # of one contender
 _FEWEST_TURNS = 2  # in a round
 _TRAINING_ROUNDS = 3  # for each round of the others: steps differ more from one another
 
 
 def cases(device: torch.device) -> tuple[str, ...]:
-    """ "convnext_tiny b64 bfloat16 channels_last"."""
-    batches, precisions = (
-        (GPU_BATCHES, PRECISIONS) if device.type == "cuda" else (CPU_BATCHES, PRECISIONS[:1])
-    )
+    """All there are: "convnext_tiny b64 bfloat16 channels_last"."""
+    return _cases(NETWORKS, BATCHES[device.type], PRECISIONS[device.type])
+
+
+def default_cases(device: torch.device) -> tuple[str, ...]:
+    """What fits into ten minutes on a GPU."""
+    return _cases(DEFAULT_NETWORKS, DEFAULT_BATCHES[device.type], DEFAULT_PRECISIONS[device.type])
+
+
+def _cases(names: Sequence[str], batches: Sequence[int], precisions: Sequence[str]) -> tuple[str, ...]:
     return tuple(
-        f"{name} b{batch} {dtype} {layout}"
-        for name in NETWORKS
+        f"{name} b{batch} {each} {layout}"
+        for name in names
         for batch in batches
-        for dtype in precisions
+        for each in precisions
         for layout in LAYOUTS
     )
 
 
-def run(case: str, device: torch.device, rounds: int) -> list[Record]:
-    """A record for every kind of run, both networks timed in turns."""
-    native, converted, x, _first = pair(case, device)
-    found = []
-    for kind in KINDS:
-        if kind == "inference_graph" and device.type != "cuda":
-            continue
-        if kind == "optimized":
-            with _measured_choices():
-                compared = _compared(_calls_of_optimized(native, x), device, rounds)
-        else:
-            calls = {"torch": call(kind, native, x), "convx": call(kind, converted, x)}
-            times = _TRAINING_ROUNDS if kind == "train_step" else 1
-            compared = _compared(calls, device, times * rounds)
-        found.append(record(case, kind, compared))
+def kinds_of(device: torch.device, asked: Sequence[str] | None) -> list[str]:
+    """Those of a device, of the ones that are asked for or else the default ones."""
+    unknown = [kind for kind in asked or () if kind not in KINDS]
+    if unknown:
+        raise ValueError(f"--operation {unknown[0]}: the kinds of this suite are {', '.join(KINDS)}")
+    found = [kind for kind in asked or DEFAULT_KINDS if kind != "inference_graph" or device.type == "cuda"]
+    if not found:
+        raise ValueError("--operation inference_graph belongs to GPUs")
     return found
+
+
+def run(case: str, device: torch.device, rounds: int, kinds: Sequence[str]) -> Iterator[Record]:
+    """A record for every kind of run that has anything to it in this network, all contenders timed in
+    turns."""
+    networks = Networks(case, device)
+    for kind in filter(networks.have, kinds):
+        with tf32(" tf32 " in case), _apart(kind):
+            measured = _measured(case, kind, networks, rounds)
+        yield measured
+
+
+def _measured(case: str, kind: str, networks: Networks, rounds: int) -> Record:
+    device, on_gpu = networks.device, networks.device.type == "cuda"
+    exact = None if is_training(kind) else networks.exact
+    calls: dict[str, Callable[[], object]] = {}
+    peaks: dict[str, int] = {}
+    errors: dict[str, float] = {}
+    if on_gpu:
+        warm_up(kind, networks)
+    for name, make in ways(kind, networks).items():
+        before = _held(device) if on_gpu else 0
+        way = make()
+        calls[name] = way.call
+        result = way.call()
+        if exact is not None:
+            errors[name] = float(f"{error(result, exact):.2e}")
+        del result
+        if on_gpu:
+            gc.collect()  # what it was made of
+            way.forget()
+            peaks[name] = memory.peak(way.call, device) - before
+    times = _TRAINING_ROUNDS if is_training(kind) else 1
+    compared = _compared(calls, device, times * rounds)
+    more = {"peak_bytes": peaks, "error": errors}
+    return record(case, kind, compared) | {name: value for name, value in more.items() if value}
+
+
+def _held(device: torch.device) -> int:
+    """Bytes, without those of networks that are gone: they are in cycles."""
+    gc.collect()
+    return memory.used(device)
+
+
+def _apart(kind: str) -> AbstractContextManager[None]:
+    """What one kind leaves behind is not what the others are to show."""
+    if kind == "optimized":
+        return _measured_choices()
+    return _compiler() if kind.startswith("compiled") else nullcontext()
 
 
 _choices: list[records.Record] = []
@@ -78,45 +129,27 @@ def _measured_choices() -> Iterator[None]:
         records.forget()
 
 
-class Pair(NamedTuple):
-    native: nn.Module
-    converted: nn.Module
-    images: Tensor
-    first: nn.Module  # of torch's layers, called by nobody: to be held as long as the others
-
-
-def pair(case: str, device: torch.device) -> Pair:
-    """The case's network and the same converted.
-
-    The host calls the first network that a process makes 1 to 3 % faster than a second one just like it: so
-    that one is neither of the two.
-    """
-    name, batch, dtype, layout = case.split(" ")
-    memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-
-    def make() -> nn.Module:
-        # Each from its constructor: the modules of a copy keep their attributes in another kind of dict, and
-        # a call of all of them takes 1 to 4 % longer.
-        torch.manual_seed(0)
-        model: Any = import_torchvision().models.get_model(name, weights=None)
-        return model.to(device, DTYPES[dtype]).to(memory_format=memory_format)  # type: ignore[no-any-return]
-
-    first, native, converted = make(), make(), make()
-    convx.convert_(converted)
-    x = torch.randn(int(batch[1:]), 3, SIZE, SIZE, device=device, dtype=DTYPES[dtype])
-    return Pair(native, converted, x.contiguous(memory_format=memory_format), first)
+@contextmanager
+def _compiler() -> Iterator[None]:
+    """That has compiled nothing: of a network's code it keeps what it compiled for others like it, eight at
+    most."""
+    torch.compiler.reset()
+    try:
+        yield
+    finally:
+        torch.compiler.reset()
 
 
 def record(case: str, kind: str, compared: Compared) -> Record:
-    _, batch, dtype, layout = case.split(" ")
+    _, batch, precision, layout = case.split(" ")
     return {
         "case": case,
         "operation": kind,
-        "dtype": dtype,
-        "tf32": False,
+        "dtype": "float32" if precision == "tf32" else precision,
+        "tf32": precision == "tf32",
         "layout": layout,
         "batch": int(batch[1:]),
-        "shape": {"size": SIZE},
+        "shape": {"size": network_kinds.SIZE},
         "warm": True,
         "convx_us": float(f"{compared.us['convx']:.4g}"),
         "method": "call",
@@ -126,38 +159,6 @@ def record(case: str, kind: str, compared: Compared) -> Record:
     }
 
 
-def call(kind: str, model: nn.Module, x: Tensor) -> Callable[[], object]:
-    if kind == "train_step":
-        model.train()
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        labels = torch.randint(CLASSES, (len(x),), device=x.device)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            F.cross_entropy(model(x).float(), labels).backward()
-            optimizer.step()
-
-        return step
-    model.eval()
-
-    def infer() -> Tensor:
-        with torch.inference_mode():
-            result: Tensor = model(x)
-            return result
-
-    return infer if kind == "inference" else captured(infer)
-
-
-def _calls_of_optimized(native: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
-    """Beside torch's own network called, and replayed."""
-    native.eval()
-    calls = {
-        "torch": call("inference", native, x),
-        "convx": call("inference", convx.optimize(native, x), x),
-    }
-    return {**calls, "torch_graph": call("inference_graph", native, x)} if x.is_cuda else calls
-
-
 def _compared(calls: dict[str, Callable[[], object]], device: torch.device, rounds: int) -> Compared:
     compare(calls, device, 1, 3)  # cuDNN's and convx's choices, and memory
     repeats, turn_us = turn_of(calls.values(), device)
@@ -165,31 +166,57 @@ def _compared(calls: dict[str, Callable[[], object]], device: torch.device, roun
     return compare(calls, device, rounds * turns, repeats)
 
 
+def _us_of(peer: str) -> Callable[[Record], str]:
+    return lambda record: f"{record['peers_us'][peer]:.0f}" if peer in record["peers_us"] else ""
+
+
+def _mb_of(name: str) -> Callable[[Record], str]:
+    return lambda record: f"{record['peak_bytes'][name] / 2**20:.0f}" if "peak_bytes" in record else ""
+
+
+def _error_of(name: str) -> Callable[[Record], str]:
+    return lambda record: f"{record['error'][name]:.1e}" if "error" in record else ""
+
+
+# By their headings, what not all records have; columns that none has are left out.
+_FURTHER = {
+    "torch uncompiled us": _us_of("torch_eager"),
+    "torch MB": _mb_of("torch"),
+    "convx MB": _mb_of("convx"),
+    "torch's error": _error_of("torch"),
+    "convx's error": _error_of("convx"),
+}
+
+
 def table(records: list[Record]) -> str:
-    lines = [
-        slower_rows(records),
-        "",
-        "| network | run | torch us | convx us | convx / torch | between | torch's graph us |",
-        "|---|---|---:|---:|---:|---|---:|",
-    ]
+    further = {name: cell for name, cell in _FURTHER.items() if any(map(cell, records))}
+    known = "network | run | torch us | convx us | convx / torch | between | torch's graph us"
+    head = " | ".join([known, *further])
+    ruler = "|---|---|---:|---:|---:|---|---:|" + "---:|" * len(further)
+    lines = [slower_rows(records), "", f"| {head} |", ruler]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
-        graph = f"{record['peers_us']['torch_graph']:.0f}" if "torch_graph" in record["peers_us"] else ""
+        cells = (_us_of("torch_graph")(record), *(cell(record) for cell in further.values()))
         lines.append(
             f"| {record['case']} | {record['operation'].replace('_', ' ')} | {torch_us:.0f} | {convx_us:.0f} "
-            f"| {convx_us / torch_us:.2f} | {between(record)} | {graph} |"
+            f"| {convx_us / torch_us:.2f} | {between(record)} | {' | '.join(cells)} |"
         )
     return "\n".join(lines)
 
 
+_BESIDE = {"torch": "", "torch_graph": " beside torch's graph", "torch_eager": " beside torch uncompiled"}
+
+
 def short_table(records: list[Record]) -> str:
-    """Over all networks."""
+    """Over all networks, of the default set and what is compiled of it."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for record in records:
+        is_default = record["batch"] in DEFAULT_BATCHES["cuda"] and not record["tf32"]
+        if not is_default or record["operation"] not in (*DEFAULT_KINDS, "compiled"):
+            continue
         for peer, peer_us in record["peers_us"].items():
-            kind = str(record["operation"]).replace("_", " ")
-            kind += "" if peer == "torch" else " beside torch's graph"
-            label = (kind, str(record["batch"]), record["dtype"], record["layout"])
+            kind = record["operation"].replace("_", " ") + _BESIDE[peer]
+            label = (kind, str(record["batch"]), precision(record), record["layout"])
             groups.setdefault(label, []).append(peer_us / record["convx_us"])
     lines = [
         slower_rows(records),

@@ -40,6 +40,17 @@ def use_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """use_tf32 for a while."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    use_tf32(allowed)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
 def convx_function(problem: Problem, algorithm: str, on_gpu: bool) -> Function:
     """The public functions, as users call them; packed filters are kept, as a layer keeps them."""
     shape, batch, at = problem.shape, problem.batch, convx.functional

@@ -161,7 +161,7 @@ _SPECIAL: dict[str, Callable[[list[Record]], str]] = {
 # What README has of it: under which title, and its table there.
 _IN_README: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
     "memory": ("Memory of training converted networks", memory.table),
-    "networks": ("Six networks of torchvision's, converted by one call", networks.short_table),
+    "networks": ("Networks of torchvision's, converted by one call", networks.short_table),
 }
 
 

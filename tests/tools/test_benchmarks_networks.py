@@ -15,11 +15,12 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import held_out, memory, networks, timing
+import convx.nn
+from benchmarks import held_out, memory, network_kinds, networks, timing
 from benchmarks.__main__ import main
 from benchmarks.environment import device_slug
-from benchmarks.results import best_peer, geomean
-from benchmarks.suites import OPERATIONS
+from benchmarks.results import best_peer, geomean, precision
+from benchmarks.suites import LAYOUTS, OPERATIONS
 from convx.optimize import optimizing
 
 CPU = torch.device("cpu")
@@ -94,49 +95,165 @@ def test_memory_is_watched_step_after_step(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(memory, "CPU_STEPS", 4)
     monkeypatch.setattr(memory, "EVERY", 2)
     used = iter([100, 300, 400, 450])
-    monkeypatch.setattr(memory, "_used", lambda device: next(used))
+    monkeypatch.setattr(memory, "used", lambda device: next(used))
     (record,) = records_of(tmp_path, "memory", "--case", "efficientnet_b0 nchw")
     assert record["bytes"] == {"2": 300, "4": 450} and record["grown_bytes"] == 150
     assert "| efficientnet_b0 nchw | 2 | 4 | 0.0 | 150 B |" in memory.table([record])
 
 
 def test_memory_that_is_used_is_seen() -> None:
-    before = memory._used(CPU)
+    before = memory.used(CPU)
     with mmap.mmap(-1, 1 << 26) as fresh:  # an allocator may have some left
         fresh.write(b"1" * len(fresh))
-        assert memory._used(CPU) - before > len(fresh) // 2
+        assert memory.used(CPU) - before > len(fresh) // 2
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole networks take their time; this one has a layer of every sort."""
+
+    def get_model(name: str, weights: None) -> nn.Module:
+        stem = nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU6()
+        depthwise, pointwise = nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, network_kinds.CLASSES, 1)
+        return nn.Sequential(*stem, depthwise, pointwise, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    torchvision = SimpleNamespace(models=SimpleNamespace(get_model=get_model))
+    monkeypatch.setattr(network_kinds, "import_torchvision", lambda: torchvision)
+    monkeypatch.setattr(network_kinds, "SIZE", 16)
+    monkeypatch.setattr(network_kinds, "CLASSES", 8)
+    monkeypatch.setattr(networks, "_ROUND_US", 1)
+    monkeypatch.setattr(optimizing, "choose", lambda *_: ())  # measuring layers is most of the time
 
 
 def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "SIZE", 64)
-    records = records_of(tmp_path, "networks", "--case", "resnet18*nchw")
+    monkeypatch.setattr(network_kinds, "SIZE", 64)
+    records = records_of(tmp_path, "networks", "--case", "squeezenet1_0 b1 *nchw")
     assert [record["operation"] for record in records] == ["inference", "train_step", "optimized"]
     for record in records:
-        assert record["case"] == "resnet18 b1 float32 nchw" and set(record["peers_us"]) == {"torch"}
-        assert record["convx_us"] > 0
-    assert "| resnet18 b1 float32 nchw | train step |" in networks.table(records)
+        assert record["case"] == "squeezenet1_0 b1 float32 nchw" and set(record["peers_us"]) == {"torch"}
+        assert record["convx_us"] > 0 and not record["tf32"] and "peak_bytes" not in record
+        assert ("error" in record) == (record["operation"] != "train_step")
+    text = networks.table(records)
+    assert "| squeezenet1_0 b1 float32 nchw | train step |" in text
+    assert "torch's graph us | torch's error | convx's error |" in text and "MB" not in text
     assert "| optimized | 1 | float32 | nchw |" in networks.short_table(records)
     records[2]["peers_us"]["torch_graph"] = 321.0  # as on a GPU
-    assert "| 321 |" in networks.table(records)
+    records[2]["peak_bytes"] = {"torch": 5 << 20, "convx": 3 << 20, "torch_graph": 7 << 20}
+    records[2]["error"] = {"torch": 0.25, "convx": 0.125, "torch_graph": 0.25}
+    text = networks.table(records)
+    assert "| torch's graph us | torch MB | convx MB | torch's error | convx's error |" in text
+    assert "| 321 | 5 | 3 | 2.5e-01 | 1.2e-01 |" in text
     assert "| optimized beside torch's graph | 1 | float32 | nchw |" in networks.short_table(records)
 
 
-def test_networks_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def get_model(name: str, weights: None) -> nn.Module:
-        """Whole networks take their time, and stop and go on like this one."""
-        return nn.Sequential(nn.Conv2d(3, networks.CLASSES, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+def test_networks_of_every_kind(tmp_path: Path, tiny: None) -> None:
+    kinds = network_kinds.KINDS
+    records = records_of(
+        tmp_path, "networks", "--case", "resnet18 b8 *nchw", "--operation", ",".join(kinds), "--rounds", "1"
+    )
+    assert [record["operation"] for record in records] == [
+        kind for kind in kinds if kind != "inference_graph"
+    ]
+    for record in records:
+        kind = record["operation"]
+        peers = {"torch", "torch_eager"} if "compiled" in kind else {"torch"}
+        assert set(record["peers_us"]) == peers and record["batch"] == 8
+        assert network_kinds.is_training(kind) or set(record["error"]) == {"convx", *peers}
+        assert all(0 < error < 1e-5 for error in record.get("error", {}).values())
+    text = networks.table(records)
+    assert "| torch's graph us | torch uncompiled us | torch's error | convx's error |" in text
+    # Of a batch that is not in the default set README says nothing.
+    assert "b8" in text and "| 8 |" not in networks.short_table(records)
 
-    torchvision = SimpleNamespace(models=SimpleNamespace(get_model=get_model))
-    monkeypatch.setattr(networks, "import_torchvision", lambda: torchvision)
-    monkeypatch.setattr(networks, "SIZE", 8)
-    monkeypatch.setattr(optimizing, "choose", lambda *_: ())  # measuring layers is most of the time
-    cases = ("networks", "--case", "resnet18*", "--resume")
+
+def test_networks_are_those_of_torchvision(recwarn: pytest.WarningsRecorder) -> None:
+    for name in networks.NETWORKS:
+        model = network_kinds.constructed(name, torch.device("meta")).train()
+        result = model(torch.empty(2, 3, network_kinds.SIZE, network_kinds.SIZE, device="meta"))
+        assert result.shape == (2, network_kinds.CLASSES)
+    assert not recwarn.list
+
+
+def test_networks_have_cases_beside_the_default_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    assert len(networks.default_cases(gpu)) == 48 and len(networks.cases(gpu)) == 11 * 3 * 3 * 2
+    asked: list[str] = []
+    monkeypatch.setattr(networks, "run", lambda case, *_, **__: asked.append(case) or [])
+    for case in ((), ("--case", "resnet18*")):
+        assert main(["--suite", "networks", "--device", "cpu", "--output", str(tmp_path), *case]) == 0
+    names = [f"resnet18 b{batch} float32 {layout}" for batch in (1, 8) for layout in LAYOUTS]
+    assert asked == [*networks.default_cases(CPU), *names]
+
+
+def test_swapped_layers_are_those_of_one_sort(tiny: None) -> None:
+    made = network_kinds.Networks("resnet18 b1 float32 nchw", CPU)
+    for kind, place in (("depthwise_swapped", 3), ("pointwise_swapped", 4)):
+        assert made.have(kind) and made.have(f"{kind}_train_step")
+        model: Any = made.converted(network_kinds.SWAPPED[kind])
+        swapped = [index for index, layer in enumerate(model) if isinstance(layer, convx.nn.Conv2d)]
+        assert swapped == [place]
+    made._first = nn.Conv2d(3, 8, 3)
+    assert made.have("inference") and not made.have("pointwise_swapped_train_step")
+
+
+@pytest.mark.parametrize("case", ["resnet18 b1 tf32 nchw", "resnet18 b1 float32 nchw"])
+def test_networks_round_to_tf32_where_that_is_asked_for(
+    case: str, tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings() -> tuple[bool, bool]:
+        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+    before, seen = settings(), []
+    compared = networks._compared
+    monkeypatch.setattr(networks, "_compared", lambda *args: seen.append(settings()) or compared(*args))
+    (record,) = networks.run(case, CPU, 1, ["inference"])
+    is_tf32 = " tf32 " in case
+    assert seen == [(is_tf32, is_tf32)] and settings() == before
+    assert record["tf32"] == is_tf32 and record["dtype"] == "float32" and record["case"] == case
+    assert precision(record) == case.split(" ")[2]
+
+
+@pytest.mark.gpu
+def test_networks_say_how_much_memory_each_contender_takes(tiny: None) -> None:
+    gpu = torch.device("cuda", 0)
+    kinds = [kind for kind in network_kinds.KINDS if not kind.startswith("compiled")]
+    for record in networks.run("resnet18 b8 tf32 channels_last", gpu, 1, kinds):
+        peaks = record["peak_bytes"]
+        assert set(peaks) == {"convx", *record["peers_us"]} and min(peaks.values()) > 0
+        assert max(peaks.values()) < 2 * peaks["torch"] + (32 << 20)  # of workspaces
+        assert network_kinds.is_training(record["operation"]) or max(record["error"].values()) < 1e-2
+
+
+def test_networks_go_on_where_they_stopped(
+    tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = ("networks", "--case", "resnet18 b1 *", "--resume")
     clock = count()  # asked at the beginning and before each case
     monkeypatch.setattr("benchmarks.__main__.time", SimpleNamespace(monotonic=lambda: next(clock)))
     stopped = records_of(tmp_path, *cases, "--seconds", "1.5")
     assert {record["case"] for record in stopped} == {"resnet18 b1 float32 nchw"}
     after = records_of(tmp_path, *cases)
     assert after[:3] == stopped and len(after) == 6
+    more = records_of(tmp_path, *cases, "--operation", "inference,depthwise_swapped,train_step")
+    assert more[:6] == after
+    swapped = [(record["operation"], record["layout"]) for record in more[6:]]
+    assert swapped == [("depthwise_swapped", "nchw"), ("depthwise_swapped", "channels_last")]
+
+
+@pytest.mark.parametrize(
+    ("suite", "operation", "reason"),
+    [
+        ("networks", "forward", "--operation forward: the kinds of this suite are inference, "),
+        ("networks", "inference_graph", "belongs to GPUs"),
+        ("depthwise", "compiled", "--operation: the operations of this suite are forward, "),
+    ],
+)
+def test_suites_have_operations_of_their_own(
+    suite: str, operation: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        records_of(tmp_path, suite, "--operation", operation)
+    assert reason in capsys.readouterr().err
 
 
 def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
