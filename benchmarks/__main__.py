@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from benchmarks import convolution, filter2d, held_out, host, memory, networks, report
 from benchmarks.ablations import ablations_of, run_ablations
+from benchmarks.by_case import RunCase, end_of, is_over, run_cases
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.network_kinds import DEFAULT_KINDS, KINDS
@@ -33,7 +31,6 @@ from benchmarks.suites import (
     select_cases,
 )
 
-_RunCase = Callable[..., Iterable[Record]]  # of a case, a device and, where there are some to choose, kinds
 _FILTER_PEERS = ("opencv", "cupy", "npp")  # of the suite filter2d alone
 
 
@@ -169,16 +166,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if path and (options.resume or (is_part and path.is_file())):
             results.keep(path)
         rounds = options.rounds or (3 if options.quick else 7)
-        by_case: dict[str, tuple[Sequence[str], _RunCase]] = {
+        by_case: dict[str, tuple[Sequence[str], RunCase]] = {
             "host": (host.cases(device), partial(host.run, rounds=rounds)),
             "memory": (memory.cases(), memory.run),
         }
         if options.suite in by_case:
-            _run_cases(results, device, *by_case[options.suite], options, path)
+            run_cases(results, device, *by_case[options.suite], options, path)
         elif options.suite == "networks":
             every = networks.cases(device) if options.case else networks.default_cases(device)
             kinds = networks.kinds_of(device, options.operation)
-            _run_cases(results, device, every, partial(networks.run, rounds=rounds), options, path, kinds)
+            run_cases(results, device, every, partial(networks.run, rounds=rounds), options, path, kinds)
         elif options.suite == "filter2d":
             _run_filter2d(results, device, rounds, options, path)
         else:
@@ -196,50 +193,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if failed:
         print(f"convx failed on {failed} problems, see above")
     return int(failed > 0)
-
-
-def _chosen_cases(every: Sequence[str], patterns: str | None) -> list[str]:
-    if patterns is None:
-        return list(every)
-    chosen = [name for name in every if any(fnmatchcase(name, part) for part in patterns.split(","))]
-    if not chosen:
-        raise ValueError(f"--case {patterns}: the cases of this suite are {', '.join(every)}")
-    return chosen
-
-
-def _run_cases(
-    results: Results,
-    device: torch.device,
-    every: Sequence[str],
-    run: _RunCase,
-    options: argparse.Namespace,
-    path: Path | None,
-    kinds: Sequence[str] = (),
-) -> None:
-    """Of networks and layers by name, written as they come. kinds: those to choose from, of a suite that has
-    such; each is known by itself."""
-    until = time.monotonic() + options.seconds if options.seconds else float("inf")
-    known: dict[str, set[str]] = {}
-    for record in results.records.values() if options.resume else ():
-        known.setdefault(host.case_of(record), set()).add(record["operation"])
-    with tqdm(_chosen_cases(every, options.case), desc=options.suite, disable=None) as bar:
-        for name in bar:
-            left = [kind for kind in kinds if kind not in known.get(name, ())]
-            if name in known and not left:
-                continue
-            if _is_over(until, options.seconds, bar):
-                break
-            for record in run(name, device, kinds=left) if kinds else run(name, device):
-                results.add(record)
-                if path:
-                    results.write(path)
-
-
-def _is_over(until: float, seconds: float, bar: Any) -> bool:
-    over = time.monotonic() > until
-    if over:
-        bar.write(f"stopped after {seconds:.0f} s; --resume goes on")
-    return over
 
 
 def _run_filter2d(
@@ -304,7 +257,7 @@ def _run_convolutions(
         run, reference = partial(run_ablations, ablations=ablations), ablations.reference[1]
     if options.suite == "held_out":
         run = partial(held_out.run, planner=planner)
-    until = time.monotonic() + options.seconds if options.seconds else float("inf")
+    until = end_of(options.seconds)
     previous: Problem | None = None
     failed = 0
     with tqdm(work, unit="record", disable=None, dynamic_ncols=True) as bar:
@@ -312,7 +265,7 @@ def _run_convolutions(
             known = results.records.get(_key(problem, settings, reference)) if options.resume else None
             if known and (options.all_candidates or _is_current(known, problem, planner)):
                 continue
-            if _is_over(until, options.seconds, bar):
+            if is_over(until, options.seconds, bar):
                 break
             if path and previous and previous.case != problem.case:
                 results.write(path)

@@ -21,6 +21,7 @@ from benchmarks.papers.text import (
     us,
 )
 from benchmarks.papers.verdicts import no_verdict
+from benchmarks.papers.whole_networks import SUITE, whole_networks
 from benchmarks.results import geomean
 
 Batches = Mapping[int, tuple[float, float, float]]
@@ -129,6 +130,8 @@ def _machine(page: Page, machine: Machine) -> None:
             Picture(f"depthwise-separable-{machine.slug}", f"{machine.name}: speedups by batch", panels)
         )
     page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
+    if whole := whole_networks(machine):
+        page.add(whole, sources(machine, SUITE))
     page.add(
         "### Ablation: row and column reuse in depthwise layers",
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),

@@ -229,7 +229,7 @@ def test_networks_go_on_where_they_stopped(
 ) -> None:
     cases = ("networks", "--case", "resnet18 b1 *", "--resume")
     clock = count()  # asked at the beginning and before each case
-    monkeypatch.setattr("benchmarks.__main__.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("benchmarks.by_case.time", SimpleNamespace(monotonic=lambda: next(clock)))
     stopped = records_of(tmp_path, *cases, "--seconds", "1.5")
     assert {record["case"] for record in stopped} == {"resnet18 b1 float32 nchw"}
     after = records_of(tmp_path, *cases)

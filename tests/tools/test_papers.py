@@ -162,6 +162,32 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     assert "| CONV1-13 3x3 | 512 | 13 of 13 | 0.50 | 0.67 | 1.00 | 1.33 | 2.00 |" in reuse
 
 
+def test_networks_of_the_third_paper_are_shown_where_all_of_a_row_was_timed(everything: Path) -> None:
+    assert "Whole networks" not in texts(everything)["depthwise_separable"]
+    results = Results("networks", ENVIRONMENT, "python -m benchmarks", {})
+    forward = ("depthwise_swapped", "pointwise_swapped", "inference_graph", "optimized")
+    steps = ("depthwise_swapped_train_step", "pointwise_swapped_train_step", "train_step")
+    for index, kind in enumerate((*forward, *steps, "inference")):
+        graph = {"torch_graph": 1500.0} if kind == "optimized" else {}
+        for name in ("mobilenet_v2", "mnasnet1_0", "resnet18")[: 1 if kind in steps[:1] else 3]:
+            results.add(
+                {
+                    "case": f"{name} b1 float32 nchw",
+                    "operation": kind,
+                    "chosen_by": "auto",
+                    "method": "call",
+                    "convx_us": 1000.0,
+                    "peers_us": {"torch": 1000.0 * (index + 2), **graph},
+                }
+            )
+    results.write(everything / "test-gpu" / "networks.json")
+    text = texts(everything)["depthwise_separable"]
+    assert "| MobileNetV2 | forward | 4.00 | 2.00 | 3.00 | 4.00 | 1.50 |" in text
+    assert "| MobileNetV2 | training step | 8.00 | 6.00 | 7.00 | 8.00 | - |" in text
+    assert "| MnasNet | forward |" in text and "| MnasNet | training step |" not in text
+    assert "test-gpu/networks.json" in text and "replays of CUDA graphs" in text
+
+
 def row_of(folder: Path, case: str = "R1", batch: int = 1) -> Row:
     (machine,) = machines(folder)
     return machine.rows("small_batch")[case, batch]
