@@ -178,6 +178,10 @@ def _error_of(name: str) -> Callable[[Record], str]:
     return lambda record: f"{record['error'][name]:.1e}" if "error" in record else ""
 
 
+_NOTE = (
+    "MB: the most that torch's allocator has given out at one moment of a call, weights and what is kept for "
+    "the call in it, images not. Errors: the largest deviation from float64, of the largest value there."
+)
 # By their headings, what not all records have; columns that none has are left out.
 _FURTHER = {
     "torch uncompiled us": _us_of("torch_eager"),
@@ -193,7 +197,7 @@ def table(records: list[Record]) -> str:
     known = "network | run | torch us | convx us | convx / torch | between | torch's graph us"
     head = " | ".join([known, *further])
     ruler = "|---|---|---:|---:|---:|---|---:|" + "---:|" * len(further)
-    lines = [slower_rows(records), "", f"| {head} |", ruler]
+    lines = [slower_rows(records), *(["", _NOTE] if further else []), "", f"| {head} |", ruler]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
         cells = (_us_of("torch_graph")(record), *(cell(record) for cell in further.values()))

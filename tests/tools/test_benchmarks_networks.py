@@ -135,14 +135,14 @@ def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.Monk
         assert ("error" in record) == (record["operation"] != "train_step")
     text = networks.table(records)
     assert "| squeezenet1_0 b1 float32 nchw | train step |" in text
-    assert "torch's graph us | torch's error | convx's error |" in text and "MB" not in text
+    assert "torch's graph us | torch's error | convx's error |" in text and "torch MB" not in text
     assert "| optimized | 1 | float32 | nchw |" in networks.short_table(records)
     records[2]["peers_us"]["torch_graph"] = 321.0  # as on a GPU
     records[2]["peak_bytes"] = {"torch": 5 << 20, "convx": 3 << 20, "torch_graph": 7 << 20}
     records[2]["error"] = {"torch": 0.25, "convx": 0.125, "torch_graph": 0.25}
     text = networks.table(records)
     assert "| torch's graph us | torch MB | convx MB | torch's error | convx's error |" in text
-    assert "| 321 | 5 | 3 | 2.5e-01 | 1.2e-01 |" in text
+    assert "| 321 | 5 | 3 | 2.5e-01 | 1.2e-01 |" in text and "MB: the most that torch's" in text
     assert "| optimized beside torch's graph | 1 | float32 | nchw |" in networks.short_table(records)
 
 
@@ -216,8 +216,7 @@ def test_networks_round_to_tf32_where_that_is_asked_for(
 @pytest.mark.gpu
 def test_networks_say_how_much_memory_each_contender_takes(tiny: None) -> None:
     gpu = torch.device("cuda", 0)
-    kinds = [kind for kind in network_kinds.KINDS if not kind.startswith("compiled")]
-    for record in networks.run("resnet18 b8 tf32 channels_last", gpu, 1, kinds):
+    for record in networks.run("resnet18 b8 tf32 channels_last", gpu, 1, network_kinds.KINDS):
         peaks = record["peak_bytes"]
         assert set(peaks) == {"convx", *record["peers_us"]} and min(peaks.values()) > 0
         assert max(peaks.values()) < 2 * peaks["torch"] + (32 << 20)  # of workspaces
