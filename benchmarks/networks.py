@@ -182,6 +182,10 @@ _NOTE = (
     "MB: the most that torch's allocator has given out at one moment of a call, weights and what is kept for "
     "the call in it, images not. Errors: the largest deviation from float64, of the largest value there."
 )
+_NOTE_ON_FLOAT32 = (
+    "float32 here is what torch does by default on a GPU, where convolutions, torch's and convx's, may round "
+    "products to TF32."
+)
 # By their headings, what not all records have; columns that none has are left out.
 _FURTHER = {
     "torch uncompiled us": _us_of("torch_eager"),
@@ -192,12 +196,19 @@ _FURTHER = {
 }
 
 
+def _remarks(records: list[Record]) -> list[str]:
+    """Records of a GPU without peaks are from before precisions were set apart."""
+    on_gpu = any("torch_graph" in record["peers_us"] for record in records)
+    is_older = any(record["dtype"] == "float32" and "peak_bytes" not in record for record in records)
+    return [slower_rows(records), *(["", _NOTE_ON_FLOAT32] if on_gpu and is_older else [])]
+
+
 def table(records: list[Record]) -> str:
     further = {name: cell for name, cell in _FURTHER.items() if any(map(cell, records))}
     known = "network | run | torch us | convx us | convx / torch | between | torch's graph us"
     head = " | ".join([known, *further])
     ruler = "|---|---|---:|---:|---:|---|---:|" + "---:|" * len(further)
-    lines = [slower_rows(records), *(["", _NOTE] if further else []), "", f"| {head} |", ruler]
+    lines = [*_remarks(records), *(["", _NOTE] if further else []), "", f"| {head} |", ruler]
     for record in records:
         torch_us, convx_us = record["peers_us"]["torch"], record["convx_us"]
         cells = (_us_of("torch_graph")(record), *(cell(record) for cell in further.values()))
@@ -223,7 +234,7 @@ def short_table(records: list[Record]) -> str:
             label = (kind, str(record["batch"]), precision(record), record["layout"])
             groups.setdefault(label, []).append(peer_us / record["convx_us"])
     lines = [
-        slower_rows(records),
+        *_remarks(records),
         "",
         "| run | batch | dtype | layout | networks | times faster | least | most |",
         "|---|---:|---|---|---:|---:|---:|---:|",

@@ -171,6 +171,7 @@ class InvertedResidual(Block):
     MobileNetV3 and EfficientNet have it."""
 
     method = "inverted_residual"
+    devices = ("cuda", "cpu")
 
     def __init__(
         self,

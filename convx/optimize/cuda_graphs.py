@@ -69,6 +69,7 @@ class CudaGraphs:
         self._weights: list[Tensor] = []
         self._state: int | None = None  # of the weights
         self._stream: torch.cuda.Stream | None = None  # of the last call
+        self._stream_key: tuple[int | None, int] | None = None
 
     def __len__(self) -> int:
         return len(self._captured)
@@ -95,16 +96,21 @@ class CudaGraphs:
         key = (device, _settings(), *[(each.shape, each.stride(), each.dtype) for each in tensors])
         with self._lock, _on(device):
             self._check_weights(model)
-            self._follow(torch.cuda.current_stream(device))
+            self._follow_stream(device)
             graph = self._captured.get(key) or self._capture(key, prepare, tensors)
             self._captured.move_to_end(key)
             return graph.replay(tensors)
 
-    def _follow(self, stream: torch.cuda.Stream) -> None:
+    def _follow_stream(self, device: torch.device) -> None:
         """The call before is to be done with what graphs read and write."""
-        if self._stream is not None and self._stream != stream:
+        # torch.cuda.current_stream makes an object of it, which takes the host 10 us.
+        key = device.index, torch._C._cuda_getCurrentRawStream(device.index)
+        if key == self._stream_key:
+            return
+        stream = torch.cuda.current_stream(device)
+        if self._stream is not None:
             stream.wait_stream(self._stream)
-        self._stream = stream
+        self._stream, self._stream_key = stream, key
 
     def _capture(
         self, key: Any, prepare: Callable[[Sequence[Tensor]], Prepared], tensors: Sequence[Tensor]

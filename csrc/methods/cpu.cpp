@@ -2,6 +2,7 @@
 #include "methods/depthwise/depthwise.h"
 #include "methods/filter2d/filter2d.h"
 #include "methods/hntmp/hntmp.h"
+#include "methods/inverted_residual/inverted_residual.h"
 #include "methods/pointwise/pointwise.h"
 #include "methods/squeeze_excite/squeeze_excite.h"
 #include "plan/launchers.h"
@@ -21,6 +22,10 @@ const CpuLauncher<FilterProblem> kFilterings[] = {
     {&filter2d::filtering, filter2d::launch_cpu, nullptr},
 };
 
+const CpuLauncher<BlockProblem> kBlocks[] = {
+    {&inverted_residual::method, inverted_residual::launch_cpu, inverted_residual::pack_weights_cpu},
+};
+
 const CpuLauncher<ExciteProblem> kExcites[] = {
     {&squeeze_excite::method, squeeze_excite::launch_cpu, nullptr},
 };
@@ -37,10 +42,9 @@ const CpuLauncher<FilterProblem>& cpu_launcher(const Plan& plan) {
   return find_launcher(kFilterings, plan);
 }
 
-// Blocks have kernels on GPUs alone.
 template <>
 const CpuLauncher<BlockProblem>& cpu_launcher(const Plan& plan) {
-  throw std::logic_error("convx: no launcher for " + describe(plan));
+  return find_launcher(kBlocks, plan);
 }
 
 template <>

@@ -21,6 +21,10 @@ pack = torch.ops.convx.pack_inverted_residual.default
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 HALVES = (torch.bfloat16, torch.float16)
+WHERE = [  # kernels are, and for which dtypes
+    pytest.param("cpu", torch.float32, id="cpu"),
+    *(pytest.param("cuda", dtype, id=f"cuda-{dtype}", marks=pytest.mark.gpu) for dtype in HALVES),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -224,18 +228,21 @@ def test_flops() -> None:
         assert counter.get_total_flops() == block.problem(torch.float32).flops
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(("device_type", "dtype"), WHERE)
 @pytest.mark.parametrize("block", [*BLOCKS, *LARGE, *EXCITED, *LARGE_EXCITED], ids=str)
-def test_every_plan(block: Block, dtype: torch.dtype, layout: str) -> None:
+def test_every_plan(block: Block, device_type: str, dtype: torch.dtype, layout: str) -> None:
     """With filters packed before, and by the call itself; again and again in what another call has left."""
-    input, weights = block.tensors("cuda", dtype, layout)
+    input, weights = block.tensors(device_type, dtype, layout)
     problem = block.problem(dtype, layout)
     device = _planning.device(input.device)
     plans = _core.candidates("inverted_residual", problem, device)
     is_able, _ = _core.supports("inverted_residual", problem, device)
-    if block.squeezed:
+    if device_type == "cpu":
+        candidates = {plan.candidate for plan in plans}
+        assert is_able and candidates >= {"excited" if block.squeezed else "strips"}
+        assert ("channels" in candidates) == (not block.squeezed and block.batch < torch.get_num_threads())
+    elif block.squeezed:
         is_first_of_planes = block.expand_filter > 1 and layout == "nchw"
         assert is_able == (len(plans) > 0) == (block.expanded <= 256 and not is_first_of_planes)
     else:
@@ -262,25 +269,25 @@ def _is_finite_alike(block: Block, input: Tensor, weights: list[Any]) -> None:
         assert torch.equal(result.isnan(), expected.isnan()), plan.name
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("dtype", HALVES)
-def test_what_is_not_finite(dtype: torch.dtype, value: float) -> None:
+@pytest.mark.parametrize(("device_type", "dtype"), WHERE)
+def test_what_is_not_finite(device_type: str, dtype: torch.dtype, value: float) -> None:
     """Is so where it is with torch's own convolutions."""
     for block in (BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[5], EXCITED[0], EXCITED[1]):
-        input, weights = block.tensors("cuda", dtype, "channels_last")
+        input, weights = block.tensors(device_type, dtype, "channels_last")
         input[0, -1, 5, 6] = value
         _is_finite_alike(block, input, weights)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("place", range(10))
-@pytest.mark.parametrize("dtype", HALVES)
-def test_weights_that_are_not_finite(dtype: torch.dtype, place: int, value: float) -> None:
+@pytest.mark.parametrize(("device_type", "dtype"), WHERE)
+def test_weights_that_are_not_finite(
+    device_type: str, dtype: torch.dtype, place: int, value: float
+) -> None:
     """Results are where they are with torch's own convolutions."""
     for block in (BLOCKS[0], BLOCKS[1], replace(BLOCKS[0], activation="relu"), EXCITED[0]):
-        input, weights = block.tensors("cuda", dtype, "channels_last")
+        input, weights = block.tensors(device_type, dtype, "channels_last")
         weight = weights[place]
         if weight is None:
             continue
@@ -321,8 +328,12 @@ def test_packed_for_another_plan_is_refused() -> None:
     block = Block()
     input, weights = block.tensors("cpu", torch.float32, "nchw")
     rest = (*weights, *block.options)
-    with pytest.raises(ValueError, match="can't run this problem: it needs an NVIDIA GPU"):
-        pack(input, *rest, "inverted_residual")
+    packed_weight = pack(input, *rest, "inverted_residual")
+    with pytest.raises(ValueError, match="packed_weight must hold the"):
+        run(input, *rest, "inverted_residual", 0, packed_weight[1:])
+    doubles = [None if each is None else each.double() for each in (input, *weights)]
+    with pytest.raises(ValueError, match="can't run this problem: on CPUs it takes float32, not float64"):
+        pack(*doubles, *block.options, "inverted_residual")
     if not torch.cuda.is_available():
         return
     input, weights = block.tensors("cuda", torch.bfloat16, "nchw")
@@ -405,7 +416,6 @@ def test_bad_options() -> None:
 def test_opcheck(layout: str, block: Block, device: str) -> None:
     input, weights = block.tensors(device, torch.float32, layout)
     opcheck(run, (input, *weights, *block.options, "auto", 0))
-    if device == "cuda":
-        input, weights = block.tensors(device, torch.bfloat16, layout)
-        opcheck(run, (input, *weights, *block.options, "inverted_residual", 0))
-        opcheck(pack, (input, *weights, *block.options, "inverted_residual"))
+    input, weights = block.tensors(device, torch.bfloat16 if device == "cuda" else torch.float32, layout)
+    opcheck(run, (input, *weights, *block.options, "inverted_residual", 0))
+    opcheck(pack, (input, *weights, *block.options, "inverted_residual"))

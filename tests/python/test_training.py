@@ -187,8 +187,8 @@ def test_compiled_with_cuda_graphs(name: str, training: bool, layout: str) -> No
             with torch.no_grad():
                 torch.testing.assert_close(compiled(x), eager(x), rtol=0.1, atol=0.1)
         torch.cuda.synchronize()
-        taken.append(torch.cuda.memory_allocated())
-    # Blocks that are larger than what was asked for make it go up and down.
+        # Not memory_allocated: blocks of the pool may be larger than what was asked for, now more, now less.
+        taken.append(torch.cuda.memory_stats()["requested_bytes.all.current"])
     assert min(taken[8:]) <= max(taken[4:8]), taken
 
 

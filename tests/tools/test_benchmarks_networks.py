@@ -143,6 +143,10 @@ def test_networks_run_converted_and_not(tmp_path: Path, monkeypatch: pytest.Monk
     text = networks.table(records)
     assert "| torch's graph us | torch MB | convx MB | torch's error | convx's error |" in text
     assert "| 321 | 5 | 3 | 2.5e-01 | 1.2e-01 |" in text and "MB: the most that torch's" in text
+    assert "float32 here is what torch does by default" in text  # two records have no peaks, as older ones
+    for record in records[:2]:
+        record["peak_bytes"] = {"torch": 5 << 20, "convx": 3 << 20}
+    assert "float32 here" not in networks.table(records)
     assert "| optimized beside torch's graph | 1 | float32 | nchw |" in networks.short_table(records)
 
 

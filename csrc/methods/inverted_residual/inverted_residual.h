@@ -1,5 +1,5 @@
 // Inverted residual blocks in one kernel (kernel.cuh, banded/), or with squeeze-and-excitation in three
-// (excited/).
+// (excited/); on CPUs by strips of rows (cpu/).
 #pragma once
 #include "methods/inverted_residual/geometry.h"
 #include "plan/launch.h"
@@ -18,5 +18,9 @@ void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void*
                       Stream stream);
 // pointers: input, packed_weight, result.
 void launch_gpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream);
+void pack_weights_cpu(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed,
+                      const ThreadPool& pool);
+void launch_cpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers,
+                const ThreadPool& pool, CpuIsa isa);
 
 }  // namespace convx::inverted_residual

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "methods/inverted_residual/banded/banded.h"
+#include "methods/inverted_residual/cpu/cpu.h"
 #include "methods/inverted_residual/excited/excited.h"
 #include "methods/inverted_residual/inverted_residual.h"
 #include "methods/inverted_residual/ranks.h"
@@ -19,9 +20,10 @@ constexpr size_t kMostBanded = 6;
 constexpr int64_t kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 
 Support supports(const BlockProblem& p, const DeviceTraits& device) {
+  if (device.backend == Backend::cpu) return cpu::supports(p);
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (device.backend != Backend::cuda || device.architecture < 80) {
-    return Support::no("it needs an NVIDIA GPU with mma.sync of 16 bits (sm_80 and later), not " +
+    return Support::no("it needs an NVIDIA GPU with mma.sync of 16 bits (sm_80 and later), or a CPU, not " +
                        device.name);
   }
   if (p.dtype != DType::bfloat16 && p.dtype != DType::float16) {
@@ -213,7 +215,9 @@ void append_unbanded(const BlockProblem& p, const DeviceTraits& device, std::vec
 
 std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) {
   std::vector<Plan> plans;
-  if (p.squeezed_channels > 0) {
+  if (device.backend == Backend::cpu) {
+    plans = cpu::candidates(p, device);
+  } else if (p.squeezed_channels > 0) {
     plans = excited::candidates(p, device);
   } else {
     append_unbanded(p, device, plans);
@@ -231,7 +235,7 @@ Tiling tiling_of(const Plan& plan) {
 }
 
 const MethodOf<BlockProblem> method = {
-    "inverted_residual", "an inverted residual block, its expanded tensor in shared memory alone", supports,
-    candidates};
+    "inverted_residual", "an inverted residual block, its expanded tensor in caches or shared memory alone",
+    supports, candidates};
 
 }  // namespace convx::inverted_residual

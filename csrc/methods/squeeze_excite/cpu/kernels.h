@@ -1,6 +1,6 @@
 // The CPU form of squeeze-and-excitation. Included last by each cpu_*.cpp.
 #pragma once
-#include "methods/epilogue_cpu.h"
+#include "methods/gates/cpu.h"
 #include "platform/cpu/rows.h"
 #include "platform/cpu/simd.h"
 
@@ -102,23 +102,8 @@ struct Kernel {
     for (int64_t c = 0; c < job.channels; c += L) {
       V value = {};
       for (int64_t lane = 0; lane < L && c + lane < job.channels; ++lane) value[lane] = own[c + lane];
-      value = gate_of(value);
+      value = gate_of<A, L>(value, job.gate);
       for (int64_t lane = 0; lane < L && c + lane < job.channels; ++lane) own[c + lane] = value[lane];
-    }
-  }
-
-  CONVX_INLINE V gate_of(V value) const {
-    if (job.gate == Gate::hardsigmoid) {
-      const V zero = {}, six = broadcast<V>(A(6));
-      value += A(3);
-      value = value < zero ? zero : value;  // NaN stays NaN
-      return (value > six ? six : value) / A(6);
-    }
-    if constexpr (sizeof(A) == 4) {
-      return A(1) / (exponential<L>(-value) + A(1));
-    } else {
-      for (int lane = 0; lane < L; ++lane) value[lane] = A(1) / (A(1) + std::exp(-value[lane]));
-      return value;
     }
   }
 

@@ -1,0 +1,348 @@
+// Inverted residual blocks on CPUs, by strips of rows that stay in a core's caches: expanded rows are
+// filtered as soon as there are enough of them, and projected with all their channels. Included last by each
+// cpu_*.cpp.
+#pragma once
+#include "methods/gates/cpu.h"
+#include "methods/inverted_residual/cpu/filter.h"
+
+namespace convx {
+namespace CONVX_SIMD_NAMESPACE {
+namespace blocks {
+
+using inverted_residual::cpu::Geometry;
+using inverted_residual::cpu::Job;
+using inverted_residual::cpu::Tiling;
+
+constexpr int64_t kMostRows = 512;  // that the filters of a strip, or of an image, meet
+
+template <int Filter, int Stride>
+struct Kernel {
+  static constexpr int64_t kPadding = Filter / 2;
+
+  const Job& job;
+  const BlockProblem& p = job.problem;
+  const Geometry& g = job.geometry;
+  Ends inside{p.activation}, after{p.output_activation};
+
+  // What one thread has of its own.
+  struct Worker {
+    float *expanded, *zeros, *filtered, *lines;
+  };
+  Worker worker(int64_t index) const {
+    float* const own = job.workspace + index * g.worker;
+    const Worker found{own, own + g.zeros_at, own + g.filtered_at, own + g.lines_at};
+    // Columns of padding, which no row of the ring writes to.
+    const int64_t rows = job.tiling.bands > 0 ? g.blocks : minimum(g.blocks, kPanel);
+    for (int64_t block = 0; block < rows; ++block) {
+      for (int64_t row = 0; row < g.ring_rows; ++row) {
+        float* const first = found.expanded + block * g.block_rows + row * g.row;
+        zero_over(first, kPadding * L);
+        zero_over(first + g.row - kPadding * L, kPadding * L);
+      }
+    }
+    zero_over(found.zeros, g.row);
+    return found;
+  }
+
+  int64_t panels() const { return ceil_divide(g.blocks, kPanel); }
+  int64_t vectors(int64_t panel, int64_t blocks) const { return minimum(kPanel, blocks - panel * kPanel); }
+  const float* image(int64_t index) const { return job.input + index * p.channels * p.height * p.width; }
+  float* result(int64_t index) const { return job.result + index * p.out_channels * p.out_pixels(); }
+  // Of the shared tensor.
+  float* filtered(int64_t index) const {
+    return job.workspace + g.filtered_images_at + index * g.blocks * g.filtered_block;
+  }
+  float* plane_sums(int64_t task) const { return job.workspace + g.plane_sums_at + task * g.blocks * L; }
+  float* gates(int64_t index) const { return job.workspace + g.gates_at + index * g.blocks * L; }
+
+  // A first convolution's patches of one expanded row lie in padded rows of each channel.
+  void fill_lines(const float* image, int64_t row, float* lines) const {
+    const int64_t padding = p.expand_filter / 2;
+    const bool is_planar = p.layout == Layout::nchw;
+    const int64_t channel_step = is_planar ? p.height * p.width : 1, step = is_planar ? 1 : p.channels;
+    for (int64_t c = 0; c < p.channels; ++c) {
+      for (int64_t tap = 0; tap < p.expand_filter; ++tap, lines += g.line) {
+        const int64_t y = row * p.expand_stride - padding + tap;
+        const bool is_inside = y >= 0 && y < p.height;
+        const float* const from = image + c * channel_step + y * p.width * step;
+        pack_row(Line<float>{is_inside ? from : nullptr, p.width, step}, -padding, lines, g.line);
+      }
+    }
+  }
+
+  Source source_of(const float* image, int64_t row, const Worker& own) const {
+    const int64_t depth = p.expand_depth();
+    if (p.expand_filter > 1) return {own.lines, p.expand_stride, g.line, p.expand_filter, depth};
+    return {image + row * p.width * p.channels, p.channels, depth, depth, depth};
+  }
+
+  // One row of a panel, to its place behind the padding.
+  void expand(const Source& from, int64_t panel, float* to) const {
+    const int64_t first = panel * kPanel * L, count = vectors(panel, g.blocks);
+    multiply(from, p.expanded_width, job.packed + first * p.expand_depth(),
+             job.packed + g.expand_bias_at + first, count, {to + kPadding * L, L, g.block_rows, nullptr, L},
+             inside);
+  }
+
+  // Rows of results of one block, from expanded rows where `row_at` has them.
+  template <class RowAt>
+  void filter(int64_t block, int64_t begin, int64_t count, const float* zeros, const RowAt& row_at,
+              float* results) const {
+    const float* rows[kMostRows];
+    const int64_t first = begin * Stride - kPadding, needed = (count - 1) * Stride + Filter;
+    const bool is_finite = job.packed[g.is_finite_at] != 0;
+    for (int64_t i = 0; i < needed; ++i) {
+      const int64_t row = first + i;
+      const bool is_inside = row >= 0 && row < p.expanded_height;
+      rows[i] = is_inside ? row_at(row) : is_finite ? zeros : nullptr;
+    }
+    const float* const filters = job.packed + g.depthwise_at + block * Filter * Filter * L;
+    const float* const bias = job.packed + g.depthwise_bias_at + block * L;
+    if (is_finite) {
+      filter_strip<Filter, Stride>(rows, count, p.out_width, filters, bias, results, p.out_width * L, inside);
+    } else {
+      filter_inside(rows, Filter, Stride, count, p.out_width, p.expanded_width, filters, bias, results,
+                    inside);
+    }
+  }
+
+  // Pixels of one panel of an image, of which `filtered` has the first.
+  void project(int64_t index, int64_t panel, int64_t pixel, int64_t count, const float* filtered) const {
+    const int64_t first = panel * kPanel * L, width = vectors(panel, g.out_blocks);
+    const int64_t place = pixel * p.out_channels + first;
+    const Source from{filtered, L, g.filtered_block, L, p.expanded_channels};
+    const Target to{result(index) + place, p.out_channels, L, p.has_residual ? image(index) + place : nullptr,
+                    minimum(p.out_channels - first - (width - 1) * L, L)};
+    multiply(from, count, job.packed + g.project_at + first * p.expanded_channels,
+             job.packed + g.project_bias_at + first, width, to, after);
+  }
+
+  // Filters `count` rows from `row` on, of all channels: those of a block to filtered + block *
+  // filtered_block. Expands the rows that are missing for that, from `have` on.
+  void filter_rows_of(int64_t index, int64_t row, int64_t count, int64_t& have, const Worker& own,
+                      float* filtered) const {
+    const float* const image = this->image(index);
+    const int64_t needed = minimum((row + count - 1) * Stride - kPadding + Filter, p.expanded_height);
+    const auto ring = [&](int64_t block, int64_t at) {
+      return own.expanded + block * g.block_rows + at % g.ring_rows * g.row;
+    };
+    if (p.expand_filter > 1) {  // all panels read the same lines
+      for (; have < needed; ++have) {
+        fill_lines(image, have, own.lines);
+        const Source from = source_of(image, have, own);
+        for (int64_t panel = 0; panel < panels(); ++panel) expand(from, panel, ring(panel * kPanel, have));
+      }
+    }
+    for (int64_t panel = 0; panel < panels(); ++panel) {
+      for (int64_t at = have; at < needed; ++at) {
+        expand(source_of(image, at, own), panel, ring(panel * kPanel, at));
+      }
+      for (int64_t v = 0; v < vectors(panel, g.blocks); ++v) {
+        const int64_t block = panel * kPanel + v;
+        filter(
+            block, row, count, own.zeros, [&](int64_t at) { return ring(block, at); },
+            filtered + block * g.filtered_block);
+      }
+    }
+    have = maximum(have, needed);
+  }
+
+  // body(row, count, the next row to expand) for each strip of a band.
+  template <class Body>
+  void walk_strips(int64_t begin, int64_t end, const Body& body) const {
+    int64_t have = maximum(begin * Stride - kPadding, 0);
+    for (int64_t row = begin; row < end; row += job.tiling.strip_rows) {
+      body(row, minimum(job.tiling.strip_rows, end - row), have);
+    }
+  }
+
+  // Rows of results of an image.
+  void run_band(int64_t index, int64_t begin, int64_t end, const Worker& own) const {
+    walk_strips(begin, end, [&](int64_t row, int64_t count, int64_t& have) {
+      filter_rows_of(index, row, count, have, own, own.filtered);
+      for (int64_t panel = 0; panel < ceil_divide(g.out_blocks, kPanel); ++panel) {
+        project(index, panel, row * p.out_width, count * p.out_width, own.filtered);
+      }
+    });
+  }
+
+  // Rows of what is filtered of an image, and their sums.
+  void run_excited_band(int64_t index, int64_t begin, int64_t end, const Worker& own, float* filtered,
+                        float* sums) const {
+    zero_over(sums, g.blocks * L);
+    walk_strips(begin, end, [&](int64_t row, int64_t count, int64_t& have) {
+      float* const first = filtered + row * p.out_width * L;
+      filter_rows_of(index, row, count, have, own, first);
+      for (int64_t block = 0; block < g.blocks; ++block) {
+        add_to<L>(sums + block * L, sum_of(first + block * g.filtered_block, count * p.out_width));
+      }
+    });
+  }
+
+  static V sum_of(const float* vectors, int64_t count) {
+    V sums[4] = {};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+      for (int k = 0; k < 4; ++k) sums[k] += load<L>(vectors + (i + k) * L);
+    }
+    for (; i < count; ++i) sums[0] += load<L>(vectors + i * L);
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+
+  // Of an image, from the sums of its bands.
+  void make_gates(int64_t index) const {
+    const int64_t length = g.blocks * L, bands = job.tiling.bands;
+    float* const means = plane_sums(index * bands);  // in the place of the first band's
+    const float per_pixel = 1.0f / static_cast<float>(p.out_pixels());
+    for (int64_t i = 0; i < length; i += L) {
+      V sum = load<L>(means + i);
+      for (int64_t band = 1; band < bands; ++band) sum += load<L>(means + band * length + i);
+      store<L>(means + i, sum * per_pixel);
+    }
+    float* const to = gates(index);
+    for (int64_t i = 0; i < length; i += L) store<L>(to + i, load<L>(job.packed + g.excite_bias_at + i));
+    for (int64_t s = 0; s < p.squeezed_channels; ++s) {
+      V sum{};
+      const float* const row = job.packed + g.squeeze_at + s * length;
+      for (int64_t block = 0; block < g.blocks; ++block) {
+        const int64_t lanes = minimum(p.expanded_channels - block * L, L);  // behind them may be NaN times 0
+        const V mean = lanes == L ? load<L>(means + block * L) : load_lanes(means + block * L, lanes);
+        sum += load<L>(row + block * L) * mean;
+      }
+      const V value = broadcast<V>(sum_lanes<float, L>(sum) + job.packed[g.squeeze_bias_at + s]);
+      const V squeezed = broadcast<V>(float(activate<float, L>(value, p.squeeze_activation)[0]));
+      const float* const column = job.packed + g.excite_at + s * length;
+      for (int64_t i = 0; i < length; i += L) {
+        store<L>(to + i, load<L>(to + i) + load<L>(column + i) * squeezed);
+      }
+    }
+    for (int64_t i = 0; i < length; i += L) store<L>(to + i, gate_of<float, L>(load<L>(to + i), p.gate));
+  }
+
+  // Some pixels of an image, times its gates first.
+  void project_excited(int64_t index, int64_t begin, int64_t end, float* filtered) const {
+    constexpr int64_t kAtOnce = 4 * kTilePixels;  // which stay in the first cache from one to the other
+    const float* const gates = this->gates(index);
+    for (int64_t pixel = begin; pixel < end; pixel += kAtOnce) {
+      const int64_t count = minimum(kAtOnce, end - pixel);
+      for (int64_t block = 0; block < g.blocks; ++block) {
+        float* const values = filtered + block * g.filtered_block + pixel * L;
+        const V gate = load<L>(gates + block * L);
+        for (int64_t i = 0; i < count; ++i) store<L>(values + i * L, load<L>(values + i * L) * gate);
+      }
+      for (int64_t panel = 0; panel < ceil_divide(g.out_blocks, kPanel); ++panel) {
+        project(index, panel, pixel, count, filtered + pixel * L);
+      }
+    }
+  }
+
+  // All rows of one panel, to the tensor that threads share.
+  void run_panel(int64_t index, int64_t panel, const Worker& own) const {
+    const float* const image = this->image(index);
+    for (int64_t row = 0; row < p.expanded_height; ++row) {
+      if (p.expand_filter > 1) fill_lines(image, row, own.lines);
+      expand(source_of(image, row, own), panel, own.expanded + row * g.row);
+    }
+    for (int64_t v = 0; v < vectors(panel, g.blocks); ++v) {
+      const int64_t block = panel * kPanel + v;
+      filter(
+          block, 0, p.out_height, own.zeros,
+          [&](int64_t at) { return own.expanded + v * g.block_rows + at * g.row; },
+          filtered(index) + block * g.filtered_block);
+    }
+  }
+
+  void run(const ThreadPool& pool) const {
+    if (job.tiling.bands == 0) return run_panels(pool);
+    p.squeezed_channels > 0 ? run_excited(pool) : run_bands(pool);
+  }
+
+  struct Band {
+    int64_t image, begin, end;
+  };
+  Band band_of(int64_t task) const {
+    const int64_t bands = job.tiling.bands, band = task % bands;
+    return {task / bands, p.out_height * band / bands, p.out_height * (band + 1) / bands};
+  }
+
+  void run_bands(const ThreadPool& pool) const {
+    share(pool, p.batch * job.tiling.bands, [&](int64_t index, int64_t begin, int64_t end) {
+      const Worker own = worker(index);
+      for (int64_t task = begin; task < end; ++task) {
+        const Band band = band_of(task);
+        run_band(band.image, band.begin, band.end, own);
+      }
+    });
+  }
+
+  void run_excited(const ThreadPool& pool) const {
+    const bool is_whole = job.tiling.bands == 1;  // images, from the first to the last
+    share(pool, p.batch * job.tiling.bands, [&](int64_t index, int64_t begin, int64_t end) {
+      const Worker own = worker(index);
+      for (int64_t task = begin; task < end; ++task) {
+        const Band band = band_of(task);
+        float* const filtered = is_whole ? own.filtered : this->filtered(band.image);
+        run_excited_band(band.image, band.begin, band.end, own, filtered, plane_sums(task));
+        if (!is_whole) continue;
+        make_gates(task);
+        project_excited(task, 0, p.out_pixels(), filtered);
+      }
+    });
+    if (is_whole) return;
+    for (int64_t image = 0; image < p.batch; ++image) make_gates(image);
+    const int64_t pixels = p.out_pixels();
+    share(pool, p.batch * pixels, [&](int64_t, int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t image = begin / pixels, pixel = begin % pixels;
+        const int64_t count = minimum(pixels - pixel, end - begin);
+        project_excited(image, pixel, pixel + count, filtered(image));
+        begin += count;
+      }
+    });
+  }
+
+  void run_panels(const ThreadPool& pool) const {
+    share(pool, p.batch * panels(), [&](int64_t index, int64_t begin, int64_t end) {
+      const Worker own = worker(index);
+      for (int64_t task = begin; task < end; ++task) run_panel(task / panels(), task % panels(), own);
+    });
+    // Pixels times panels, cut anywhere.
+    const int64_t pixels = p.out_pixels(), of_image = ceil_divide(g.out_blocks, kPanel) * pixels;
+    share(pool, p.batch * of_image, [&](int64_t, int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t image = begin / of_image, panel = begin % of_image / pixels, pixel = begin % pixels;
+        const int64_t count = minimum(pixels - pixel, end - begin);
+        project(image, panel, pixel, count, filtered(image) + pixel * L);
+        begin += count;
+      }
+    });
+  }
+
+  // body(worker, begin, end): of as many tasks for each.
+  template <class Body>
+  void share(const ThreadPool& pool, int64_t tasks, const Body& body) const {
+    const int64_t workers = job.tiling.workers;
+    const auto run_some = [&](int64_t first, int64_t last) {
+      for (int64_t index = first; index < last; ++index) {
+        body(index, tasks * index / workers, tasks * (index + 1) / workers);
+      }
+    };
+    workers > 1 ? pool.parallel_for(workers, 1, run_some) : run_some(0, 1);
+  }
+};
+
+template <int Filter>
+void run_filter(const Job& job, const ThreadPool& pool) {
+  if (job.problem.stride == 1) return Kernel<Filter, 1>{job}.run(pool);
+  Kernel<Filter, 2>{job}.run(pool);
+}
+
+}  // namespace blocks
+
+void run(const inverted_residual::cpu::Job& job, const ThreadPool& pool) {
+  if (job.problem.filter == 3) return blocks::run_filter<3>(job, pool);
+  blocks::run_filter<5>(job, pool);
+}
+
+}  // namespace CONVX_SIMD_NAMESPACE
+}  // namespace convx
