@@ -16,7 +16,7 @@ CONVX_INLINE Simd<A, L> gate_of(Simd<A, L> value, Gate gate) {
     return (value > six ? six : value) / A(6);
   }
   if constexpr (sizeof(A) == 4) {
-    return A(1) / (exponential<L>(-value) + A(1));
+    return logistic<L>(value);
   } else {
     for (int lane = 0; lane < L; ++lane) value[lane] = A(1) / (A(1) + std::exp(-value[lane]));
     return value;

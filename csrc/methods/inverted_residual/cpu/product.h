@@ -74,14 +74,27 @@ CONVX_INLINE void store_lanes(float* to, V value, int64_t count) {
 }
 
 // In place: the first lanes of vectors that lie step floats apart.
-__attribute__((noinline)) inline void activate_some(float* values, int64_t step, int64_t count, int64_t lanes,
-                                                    Activation activation) {
-  for (; count > 0; --count, values += step) {
-    if (lanes == L) {
-      store<L>(values, activate<float, L>(load<L>(values), activation));
-    } else {
-      store_lanes(values, activate<float, L>(load_lanes(values, lanes), activation), lanes);
+template <Activation Of>
+__attribute__((noinline)) void activate_vectors(float* values, int64_t step, int64_t count, int64_t lanes) {
+  if (lanes < L) {
+    for (; count > 0; --count, values += step) {
+      store_lanes(values, activate<float, L>(load_lanes(values, lanes), Of), lanes);
     }
+  }
+  for (; count > 0; --count, values += step) store<L>(values, activate<float, L>(load<L>(values), Of));
+}
+
+CONVX_INLINE void activate_some(float* values, int64_t step, int64_t count, int64_t lanes,
+                                Activation activation) {
+  switch (activation) {
+    case Activation::silu:
+      return activate_vectors<Activation::silu>(values, step, count, lanes);
+    case Activation::hardswish:
+      return activate_vectors<Activation::hardswish>(values, step, count, lanes);
+    case Activation::gelu:
+      return activate_vectors<Activation::gelu>(values, step, count, lanes);
+    default:  // others are bounds
+      return;
   }
 }
 
