@@ -57,7 +57,8 @@ CONVX_INLINE Simd<float, L> logistic(Simd<float, L> x) {
 #if CONVX_SIMD_BYTES == 64
   if constexpr (L == 16) {  // without a division, which takes as long as all the rest
     const __m512 value = bit_cast<__m512>(x), one = _mm512_set1_ps(1.0f);
-    const __m512 y = _mm512_max_ps(_mm512_set1_ps(-88.0f), _mm512_min_ps(_mm512_set1_ps(87.3f), value));
+    const __m512 least = _mm512_set1_ps(-88.7228f);  // below, exp(-x) is no float
+    const __m512 y = _mm512_max_ps(least, _mm512_min_ps(_mm512_set1_ps(87.3f), value));
     const __m512 shifter = _mm512_set1_ps(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(y, _mm512_set1_ps(-1.44269504f), shifter), shifter);
     const __m512 r = _mm512_fnmsub_ps(n, _mm512_set1_ps(0.693147182f), y);
@@ -69,9 +70,9 @@ CONVX_INLINE Simd<float, L> logistic(Simd<float, L> x) {
     p = _mm512_fmadd_ps(p, r, one);
     p = _mm512_fmadd_ps(p, r, one);
     const __m512 d = _mm512_add_ps(_mm512_scalef_ps(p, n), one);
-    // Newton's step from 14 bits. Below -104 it is 0, and times minus infinity NaN.
+    // Newton's step from 14 bits. Below the least it is 0, which times minus infinity is NaN.
     const __m512 first = _mm512_rcp14_ps(d), rest = _mm512_fnmadd_ps(d, first, one);
-    const __mmask16 some = _mm512_cmp_ps_mask(value, _mm512_set1_ps(-104.0f), _CMP_NLT_UQ);
+    const __mmask16 some = _mm512_cmp_ps_mask(value, least, _CMP_NLT_UQ);
     return bit_cast<Simd<float, L>>(_mm512_maskz_fmadd_ps(some, first, rest, first));
   }
 #endif

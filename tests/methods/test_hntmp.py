@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import planned
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from convx import _planning
 from convx import operators as ops
+from convx._arguments import gives_channels_last
 
 # Of some hundred products each, whose errors in one chain were more than twice torch's.
 SUMS = Dense(batch=3, channels=48, filters=54, groups=3, height=14, width=33, filter=(3, 2))
@@ -58,27 +60,41 @@ STRIDED = [
 ]
 
 
-def result_of(operation: str, case: Dense, t: Tensors, packed: Tensor | None = None) -> Tensor:
+def result_of(
+    operation: str, case: Dense, t: Tensors, packed: Tensor | None = None, algorithm: str = "hntmp/cpu"
+) -> Tensor:
     rest = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
-        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, "hntmp", 0, packed)
+        return ops.conv2d(t.input, t.weight, t.bias, *rest, case.activation, algorithm, 0, packed)
     size = list(t.input.shape)
-    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, "hntmp", 0)
+    return ops.conv2d_input_grad(t.output_grad, t.weight, size, *rest, algorithm, 0)
 
 
 def check(operation: str, case: Dense, dtype: torch.dtype, channels_last: bool) -> None:
+    """Every plan."""
     assert case.runnable, case
     tensors = make(case, dtype, "cpu", channels_last)
-    what = f"{operation} {case} {dtype} channels_last={channels_last}"
+    names = [plan.name for plan in planned.plans_of("hntmp", operation, case, tensors)]
+    are_pixels = gives_channels_last(tensors.input, tensors.weight) and case.group_count == 1
+    is_plain = dtype == torch.float32 and operation == "forward" and case.dilation == (1, 1)
+    assert any(name.startswith("hntmp/pixels") for name in names) == (are_pixels and is_plain)
+    for name in names:
+        check_plan(name, operation, case, tensors)
+
+
+def check_plan(name: str, operation: str, case: Dense, tensors: Tensors) -> None:
+    dtype = tensors.input.dtype
+    what = f"{name} {operation} {case} {dtype}"
     if dtype == torch.float64:  # torch would be its own reference: of whole numbers all sums are exact
         for tensor in (tensors.input, tensors.weight, tensors.bias, tensors.output_grad):
             if tensor is not None:
                 tensor.mul_(3).round_()
-        result, own = result_of(operation, case, tensors), torch_result(operation, case, tensors)
-        assert torch.equal(result, own), what
+        result = result_of(operation, case, tensors, algorithm=name)
+        assert torch.equal(result, torch_result(operation, case, tensors)), what
         return
     own, exact = torch_result(operation, case, tensors), reference(operation, case, tensors)
-    assert_agrees(result_of(operation, case, tensors), own, exact, what, case.terms(operation))
+    result = result_of(operation, case, tensors, algorithm=name)
+    assert_agrees(result, own, exact, what, case.terms(operation))
 
 
 @pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "channels_last"])
@@ -154,6 +170,14 @@ def test_any_problem(case: Dense, dtype: torch.dtype, channels_last: bool) -> No
     check("forward", case, dtype, channels_last)
     if case.stride == (1, 1):
         check("input_grad", case.with_(bias=False), dtype, channels_last)
+
+
+def test_pixels_of_more_images_than_threads_and_of_fewer() -> None:
+    """Whole images, bands of rows, parts of the channels; strips of rows where not all fit a cache."""
+    for batch in (1, 2, 5):
+        for height, width, channels in ((7, 7, 96), (57, 70, 130)):
+            case = Dense(batch, channels, 70, height=height, width=width, bias=True, activation="relu")
+            check("forward", case, torch.float32, True)
 
 
 def test_no_value_spreads() -> None:
@@ -242,7 +266,7 @@ def test_what_it_refuses_and_why() -> None:
 def test_a_named_algorithm_that_cannot_run_says_why() -> None:
     tensors = make(Dense(stride=(2, 2)))
     with pytest.raises(Exception, match=r"'hntmp' can't run this problem: its input_grad needs stride 1"):
-        result_of("input_grad", Dense(stride=(2, 2)), tensors)
+        result_of("input_grad", Dense(stride=(2, 2)), tensors, algorithm="hntmp")
     case = Dense()
     with pytest.raises(Exception, match=r"no candidate 'tile'"):
         ops.conv2d(

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from optimized import distance
+from processes import ISAS, succeeds_on
 from torch import Tensor
 from torch.library import opcheck
 from torch.utils.flop_counter import FlopCounterMode
@@ -258,6 +259,26 @@ def test_every_plan(block: Block, device_type: str, dtype: torch.dtype, layout: 
             assert torch.equal(first, again), plan.name
 
 
+PROGRAM = """
+import sys
+import torch
+from convx import _core, _planning
+from test_inverted_residual import BLOCKS, EXCITED, agrees, run
+
+device = _planning.device("cpu")
+assert device.isa == sys.argv[1], device.isa
+for block in (*BLOCKS, *EXCITED):
+    input, weights = block.tensors("cpu", torch.float32, "channels_last")
+    for plan in _core.candidates("inverted_residual", block.problem(torch.float32), device):
+        agrees(block, run(input, *weights, *block.options, plan.name, 0), input, weights)
+"""
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_instruction_set(isa: str) -> None:
+    succeeds_on(isa, PROGRAM)
+
+
 def _is_finite_alike(block: Block, input: Tensor, weights: list[Any]) -> None:
     """By every plan, where it is by torch's own convolutions."""
     expected = block.torchs(input, weights)
@@ -282,9 +303,7 @@ def test_what_is_not_finite(device_type: str, dtype: torch.dtype, value: float) 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("place", range(10))
 @pytest.mark.parametrize(("device_type", "dtype"), WHERE)
-def test_weights_that_are_not_finite(
-    device_type: str, dtype: torch.dtype, place: int, value: float
-) -> None:
+def test_weights_that_are_not_finite(device_type: str, dtype: torch.dtype, place: int, value: float) -> None:
     """Results are where they are with torch's own convolutions."""
     for block in (BLOCKS[0], BLOCKS[1], replace(BLOCKS[0], activation="relu"), EXCITED[0]):
         input, weights = block.tensors(device_type, dtype, "channels_last")

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from tuned import own_folder
 
 import convx
-from convx import _core, _planning
 from convx._blocks import InvertedResidual, SqueezeExcite
 from convx.optimize import optimizing
 from convx.tune.tuning import block_problems_of, problems_of
@@ -280,8 +279,30 @@ def test_a_layer_that_is_called_twice() -> None:
     assert len(blocks_of(optimized)) <= 2
 
 
-def test_none_on_a_cpu() -> None:
-    assert blocks_of(optimized_agrees(Model(residual, **three()), image())) == []
+def test_none_of_a_dtype_without_kernels() -> None:
+    x = image(dtype=torch.float64)
+    assert blocks_of(optimized_agrees(Model(residual, **three()).double(), x)) == []
+
+
+@pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
+@pytest.mark.parametrize("run", [plain, residual, as_mobile, as_efficient])
+def test_kernels_on_a_cpu(run: Callable[[Any, Tensor], Tensor]) -> None:
+    """Weights that change, and gradients, which the layers have."""
+    x = image(batch=3)
+    optimized = optimized_agrees(Model(run, **excited()), x)
+    (block,) = blocks_of(optimized)
+    call = block.prepared_call(x)
+    assert call is not None
+    torch.testing.assert_close(call(x), block.by_layers(x), rtol=1e-4, atol=1e-5)
+    before = optimized(x)
+    with torch.no_grad():
+        block.depthwise.weight.mul_(2)
+    assert not torch.equal(optimized(x), before)
+    torch.testing.assert_close(optimized(x), block.by_layers(x), rtol=1e-4, atol=1e-5)
+    x.requires_grad_()
+    assert block.prepared_call(x) is None
+    optimized(x).sum().backward()
+    assert x.grad is not None
 
 
 @pytest.mark.usefixtures("all_are_wanted")
@@ -310,22 +331,13 @@ def test_the_operator_gets_what_the_layers_have(run: Callable[[Any, Tensor], Ten
         assert block._pack(x, block._weights(), "native").numel() == 0
 
 
-class _EveryKernel:
-    """The planner, where all problems have one."""
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda *_: (True, "")) if name == "supports" else getattr(_core, name)
-
-
 @pytest.mark.usefixtures("all_are_wanted")
-def test_problems_of_an_excited_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_of_an_excited_block() -> None:
     """Of its layers too, and first of what is inside: it is held against them."""
     x = image()
     network = convx.optimize(Model(as_mobile, **excited()), x).network
     layers, left = problems_of(network, (x,), {}, ("forward",))
     assert len(layers) == 5 and not left
-    monkeypatch.setattr(InvertedResidual, "devices", ("cpu",))
-    monkeypatch.setattr(_planning, "core", _EveryKernel)
     inner, outer = (problem for problem, _ in block_problems_of(network, (x,), {}))
     assert outer.operation == "inverted_residual" and inner == outer.excitation
 

@@ -6,6 +6,9 @@
 
 namespace convx::hntmp {
 
+// Values of Plan::kernel on CPUs.
+enum CpuKernel : int { kCpuRows = 0, kCpuPixels = 1 };
+
 Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device);
 std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits& device);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "methods/epilogue.h"
+#include "methods/hntmp/cpu/pixels_geometry.h"
 #include "methods/hntmp/geometry.h"
 #include "plan/launch.h"
 
@@ -35,6 +36,18 @@ struct Job {
   int64_t threads;  // at most
 };
 
+// Of float32 in channels_last: pixels.h.
+struct PixelsJob {
+  const float* source;
+  const float* filters;
+  EpilogueArguments<void> epilogue;
+  float* result;
+  Sweep sweep;
+  int64_t bands, parts, strip_rows, workers;
+  PixelsGeometry geometry;
+  float* workspace;  // of each worker
+};
+
 constexpr int64_t kBlockVectors = 2;  // vectors of result channels that a thread works on
 
 // Pixels at a time: with two vectors of channels and the weights, they fill the registers.
@@ -51,10 +64,13 @@ inline Sweep cpu_sweep_of(const ConvProblem& problem, CpuIsa isa) {
 
 namespace convx::avx512 {
 void run(const hntmp::Job& job, const ThreadPool& pool);
-}
+void run(const hntmp::PixelsJob& job, const ThreadPool& pool);
+}  // namespace convx::avx512
 namespace convx::avx2 {
 void run(const hntmp::Job& job, const ThreadPool& pool);
-}
+void run(const hntmp::PixelsJob& job, const ThreadPool& pool);
+}  // namespace convx::avx2
 namespace convx::baseline {
 void run(const hntmp::Job& job, const ThreadPool& pool);
-}
+void run(const hntmp::PixelsJob& job, const ThreadPool& pool);
+}  // namespace convx::baseline

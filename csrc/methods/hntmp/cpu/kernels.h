@@ -1,6 +1,7 @@
 // The CPU form of HNTMP: a task stages its input rows once, then goes through its blocks of result channels.
 #pragma once
 #include "methods/hntmp/cpu/ends.h"
+#include "methods/hntmp/cpu/pixels.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {

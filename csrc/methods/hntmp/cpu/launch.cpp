@@ -1,6 +1,7 @@
 // Describes a problem to the kernels of the instruction set asked for.
 #include <cmath>
 
+#include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cpu/job.h"
 #include "methods/hntmp/cpu/thread_memory.h"
 #include "methods/hntmp/hntmp.h"
@@ -19,10 +20,41 @@ int64_t chain_of(const ConvProblem& problem, const Sweep& sweep) {
   return static_cast<int64_t>(std::ceil(roots * std::sqrt(static_cast<double>(products))));
 }
 
+template <class AnyJob>
+void run(const AnyJob& job, const ThreadPool& pool, CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::avx512:
+      return avx512::run(job, pool);
+    case CpuIsa::avx2:
+      return avx2::run(job, pool);
+    case CpuIsa::baseline:
+      return baseline::run(job, pool);
+  }
+}
+
+PixelsTiling pixels_tiling_of(const Plan& plan) {
+  return {plan["vector_lanes"], plan["bands"], plan["parts"], plan["strip_rows"], plan["workers"]};
+}
+
+PixelsJob pixels_job(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {
+  const PixelsTiling t = pixels_tiling_of(plan);
+  PixelsJob job{};
+  job.source = static_cast<const float*>(pointers.input);
+  job.filters = static_cast<const float*>(pointers.packed_weight);
+  job.epilogue = epilogue_arguments<void>(problem, pointers);
+  job.result = static_cast<float*>(pointers.result);
+  job.sweep = sweep_of(problem);
+  job.bands = t.bands, job.parts = t.parts, job.strip_rows = t.strip_rows, job.workers = t.workers;
+  job.geometry = pixels_geometry_of(job.sweep, t);
+  job.workspace = static_cast<float*>(pointers.workspace);
+  return job;
+}
+
 }  // namespace
 
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                 const ThreadPool& pool, CpuIsa isa) {
+  if (plan.kernel == kCpuPixels) return run(pixels_job(plan, problem, pointers), pool, isa);
   const bool forward = problem.operation == Operation::forward;
   Job job{};
   job.dtype = problem.dtype;
@@ -40,18 +72,18 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       memory_of<int64_t>(job.sweep, job.rows, job.source_channels, plan["vector_lanes"], problem.dtype);
   job.workspace = pointers.workspace;
   job.threads = plan["threads"];
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run(job, pool, isa);
 }
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      const ThreadPool& pool) {
+  if (plan.kernel == kCpuPixels) {
+    const int64_t channels = problem.in_channels, taps = problem.filter_height * problem.filter_width;
+    panels::pack(static_cast<const float*>(weight), problem.out_channels, channels * taps,
+                 plan["vector_lanes"], static_cast<float*>(packed),
+                 [=](int64_t depth) { return depth % channels * taps + depth / channels; });
+    return;
+  }
   packing::pack_crsk_cpu(problem, plan["block_channels"], weight, packed, pool);
 }
 

@@ -1,7 +1,10 @@
 // How the CPU kernels share out a problem, and what that should cost.
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "methods/hntmp/candidates.h"
+#include "methods/hntmp/cpu/pixels_geometry.h"
 #include "methods/hntmp/cpu/thread_memory.h"
 #include "methods/packing/crsk.h"
 #include "problem/memory.h"
@@ -95,6 +98,47 @@ Share best_share(const Cpu& c, const ConvProblem& problem, const DeviceTraits& d
   return best;
 }
 
+// Rows that a strip copies, in a second-level cache beside a panel of filters.
+constexpr int64_t kStripBytes = 256 * 1024;
+
+bool are_pixels(const ConvProblem& p) {
+  return p.operation == Operation::forward && p.dtype == DType::float32 && p.layout == Layout::nhwc &&
+         p.groups == 1 && p.dilation_h == 1 && p.dilation_w == 1 && p.padding_top >= 0 && p.padding_left >= 0;
+}
+
+void append_pixels(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  const Sweep s = sweep_of(problem);
+  const int64_t threads = std::max(device.threads, 1), lanes = vector_lanes(device.isa, problem.dtype);
+  const int64_t shares = divide_up(threads, s.batch);  // of an image
+  const int64_t panels = divide_up(divide_up(s.result_channels, lanes), panels::kPanel);
+  for (const bool are_bands : {true, false}) {
+    if (!are_bands && shares == 1) break;
+    PixelsTiling t{lanes, 1, 1, 1, 1};
+    (are_bands ? t.bands : t.parts) = std::min(shares, are_bands ? s.result_height : panels);
+    t.workers = std::min(threads, s.batch * t.bands * t.parts);
+    const int64_t row_bytes = pixels_geometry_of(s, t).row * s.stride_h * 4;
+    t.strip_rows = std::clamp<int64_t>(kStripBytes / row_bytes, 1, divide_up(s.result_height, t.bands));
+    const PixelsGeometry g = pixels_geometry_of(s, t);
+    if (t.workers * g.worker * 4 > workspace_limit()) continue;
+    Plan plan;
+    plan.candidate = "pixels";
+    plan.kernel = kCpuPixels;
+    plan.tiling = {{"vector_lanes", t.lanes},
+                   {"bands", t.bands},
+                   {"parts", t.parts},
+                   {"strip_rows", t.strip_rows},
+                   {"workers", t.workers}};
+    plan.workspace_bytes = t.workers * g.worker * 4;
+    plan.packing = "panels of " + std::to_string(t.lanes) + ", taps outside";
+    plan.packed_weight_bytes = g.packed * 4;
+    const double tasks = static_cast<double>(s.batch * t.bands * t.parts);
+    const double of_worker = std::ceil(tasks / static_cast<double>(t.workers)) / tasks;
+    const double rate = 1.33 * device.fp32_TFLOPs * 1e6 / static_cast<double>(threads);
+    plan.predicted_us = 5 + problem.flops() * of_worker / rate;
+    plans.push_back(std::move(plan));
+  }
+}
+
 }  // namespace
 
 Support cpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
@@ -125,7 +169,9 @@ std::vector<Plan> cpu_candidates(const ConvProblem& problem, const DeviceTraits&
   if (problem.operation == Operation::input_grad) {
     plan.predicted_us += packing::crsk_cpu_us(problem, device);
   }
-  return {plan};
+  std::vector<Plan> plans = {plan};
+  if (are_pixels(problem)) append_pixels(problem, device, plans);
+  return plans;
 }
 
 }  // namespace convx::hntmp

@@ -1,10 +1,12 @@
 // Depthwise filters of one vector of channels: rows of [column][lane], which begin with their padding.
 #pragma once
-#include "methods/inverted_residual/cpu/product.h"
+#include "methods/panels/product.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace blocks {
+
+using namespace panels;
 
 // Rows x Columns results. Each value is loaded once for all rows that it meets.
 template <int Filter, int Stride, int Rows, int Columns>

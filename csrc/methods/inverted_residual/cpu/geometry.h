@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "methods/panels/panels.h"
 #include "problem/block_problem.h"
 #include "problem/divide.h"
 
 namespace convx::inverted_residual::cpu {
 
-constexpr int64_t kPanel = 2;  // vectors of channels that a product makes at once
+using panels::kPanel;
 
 struct Tiling {
   int64_t lanes = 0;

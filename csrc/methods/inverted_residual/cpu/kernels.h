@@ -9,6 +9,8 @@ namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 namespace blocks {
 
+using convx::panels::chain_of;
+using convx::panels::kPanel;
 using inverted_residual::cpu::Geometry;
 using inverted_residual::cpu::Job;
 using inverted_residual::cpu::Tiling;
@@ -23,6 +25,7 @@ struct Kernel {
   const BlockProblem& p = job.problem;
   const Geometry& g = job.geometry;
   Ends inside{p.activation}, after{p.output_activation};
+  int64_t expand_chain = chain_of(p.expand_depth()), project_chain = chain_of(p.expanded_channels);
 
   // What one thread has of its own.
   struct Worker {
@@ -79,7 +82,7 @@ struct Kernel {
   // One row of a panel, to its place behind the padding.
   void expand(const Source& from, int64_t panel, float* to) const {
     const int64_t first = panel * kPanel * L, count = vectors(panel, g.blocks);
-    multiply(from, p.expanded_width, job.packed + first * p.expand_depth(),
+    multiply(from, p.expanded_width, expand_chain, job.packed + first * p.expand_depth(),
              job.packed + g.expand_bias_at + first, count, {to + kPadding * L, L, g.block_rows, nullptr, L},
              inside);
   }
@@ -113,7 +116,7 @@ struct Kernel {
     const Source from{filtered, L, g.filtered_block, L, p.expanded_channels};
     const Target to{result(index) + place, p.out_channels, L, p.has_residual ? image(index) + place : nullptr,
                     minimum(p.out_channels - first - (width - 1) * L, L)};
-    multiply(from, count, job.packed + g.project_at + first * p.expanded_channels,
+    multiply(from, count, project_chain, job.packed + g.project_at + first * p.expanded_channels,
              job.packed + g.project_bias_at + first, width, to, after);
   }
 

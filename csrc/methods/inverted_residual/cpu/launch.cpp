@@ -6,20 +6,13 @@
 #include "methods/inverted_residual/cpu/cpu.h"
 #include "methods/inverted_residual/cpu/job.h"
 #include "methods/inverted_residual/inverted_residual.h"
+#include "methods/panels/panels.h"
 
 namespace convx::inverted_residual {
 namespace {
 
-// [channel][depth] to panels of [depth][vectors][lanes], zeros behind the last channel.
-void pack_panels(const float* weight, int64_t channels, int64_t depth, int64_t lanes, float* packed) {
-  for (int64_t first = 0; first < channels; first += cpu::kPanel * lanes) {
-    const int64_t width = std::min(cpu::kPanel * lanes, round_up(channels - first, lanes));
-    for (int64_t d = 0; d < depth; ++d) {
-      for (int64_t lane = 0; lane < width; ++lane, ++packed) {
-        *packed = first + lane < channels ? weight[(first + lane) * depth + d] : 0.0f;
-      }
-    }
-  }
+int64_t same(int64_t depth) {
+  return depth;
 }
 
 // [channel][tap] to [vector][tap][lane].
@@ -60,11 +53,11 @@ void pack_weights_cpu(const Plan& plan, const BlockProblem& p, const void* weigh
   const cpu::Geometry g = cpu::geometry_of(p, t);
   const auto floats = [](const void* address) { return static_cast<const float*>(address); };
   auto* const to = static_cast<float*>(packed);
-  pack_panels(floats(w.expand), p.expanded_channels, p.expand_depth(), t.lanes, to);
+  panels::pack(floats(w.expand), p.expanded_channels, p.expand_depth(), t.lanes, to, same);
   pack_bias(w.expand_bias, p.expanded_channels, t.lanes, to + g.expand_bias_at);
   pack_taps(floats(w.depthwise), p.expanded_channels, p.filter * p.filter, t.lanes, to + g.depthwise_at);
   pack_bias(w.depthwise_bias, p.expanded_channels, t.lanes, to + g.depthwise_bias_at);
-  pack_panels(floats(w.project), p.out_channels, p.expanded_channels, t.lanes, to + g.project_at);
+  panels::pack(floats(w.project), p.out_channels, p.expanded_channels, t.lanes, to + g.project_at, same);
   pack_bias(w.project_bias, p.out_channels, t.lanes, to + g.project_bias_at);
   const auto is_finite = [](float value) { return std::isfinite(value); };
   const float* const taps = floats(w.depthwise);

@@ -4,16 +4,16 @@
 #include <utility>
 
 #include "methods/epilogue_cpu.h"
-#include "methods/inverted_residual/cpu/job.h"
+#include "methods/panels/panels.h"
 #include "platform/cpu/rows.h"
 
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
-namespace blocks {
+namespace panels {
 
+using convx::panels::kPanel;
 constexpr int L = kLanes<float>;
 using V = Simd<float, L>;
-using inverted_residual::cpu::kPanel;
 constexpr int kTilePixels = kRegisters >= 32 ? 14 : 6;
 
 // An activation. Most keep values between two bounds, in registers; others go over what was stored.
@@ -145,15 +145,22 @@ CONVX_INLINE void add_products(const float* const (&pixels)[(Pixels + 2) / 3], i
   }
 }
 
+// Sums that are in the making: of a tile, [pixel][vector][lane]. One long sum's rounding error grows with its
+// length: chains of products are summed apart.
+struct Chain {
+  float* sums;
+  bool is_first, is_last;
+};
+
 // filters: [depth][Vectors][L].
 template <int Pixels, int Vectors>
 __attribute__((noinline)) void multiply_tile(const Source& from, const float* filters, const float* bias,
-                                             const Target& to, const Ends& ends) {
+                                             const Chain& chain, const Target& to, const Ends& ends) {
   constexpr int kAtOnce = 4, kPointers = (Pixels + 2) / 3;
   V sum[Pixels][Vectors];
   CONVX_UNROLLED
   for (int v = 0; v < Vectors; ++v) {
-    const V first = load<L>(bias + v * L);
+    const V first = chain.is_first ? load<L>(bias + v * L) : V{};
     CONVX_UNROLLED
     for (int i = 0; i < Pixels; ++i) sum[i][v] = first;
   }
@@ -179,10 +186,23 @@ __attribute__((noinline)) void multiply_tile(const Source& from, const float* fi
       advance(1);
     }
   }
-  end_tile<Pixels, Vectors>(sum, to, ends);
+  if (!chain.is_first) {
+    CONVX_UNROLLED
+    for (int i = 0; i < Pixels; ++i) {
+      CONVX_UNROLLED
+      for (int v = 0; v < Vectors; ++v) sum[i][v] += load<L>(chain.sums + (i * Vectors + v) * L);
+    }
+  }
+  if (chain.is_last) return end_tile<Pixels, Vectors>(sum, to, ends);
+  CONVX_UNROLLED
+  for (int i = 0; i < Pixels; ++i) {
+    CONVX_UNROLLED
+    for (int v = 0; v < Vectors; ++v) store<L>(chain.sums + (i * Vectors + v) * L, sum[i][v]);
+  }
 }
 
-using MultiplyTile = void (*)(const Source&, const float*, const float*, const Target&, const Ends&);
+using MultiplyTile = void (*)(const Source&, const float*, const float*, const Chain&, const Target&,
+                              const Ends&);
 
 template <int Vectors, int... Less>
 MultiplyTile tile_of(int64_t pixels, std::integer_sequence<int, Less...>) {
@@ -190,17 +210,32 @@ MultiplyTile tile_of(int64_t pixels, std::integer_sequence<int, Less...>) {
   return kTable[pixels - 1];
 }
 
-// Some pixels times a panel of `vectors` vectors.
-inline void multiply(const Source& from, int64_t pixels, const float* filters, const float* bias,
-                     int64_t vectors, const Target& to, const Ends& ends) {
+// Some pixels times a panel of `vectors` vectors, `apart` products at a time or some more.
+inline void multiply(const Source& from, int64_t pixels, int64_t apart, const float* filters,
+                     const float* bias, int64_t vectors, const Target& to, const Ends& ends) {
   constexpr auto kSizes = std::make_integer_sequence<int, kTilePixels>();
+  alignas(64) float sums[kTilePixels * kPanel * L];
+  // Of one chain: whole runs, or a part of one.
+  const int64_t parts = from.run > apart ? ceil_divide(from.run, apart) : 1;
+  const int64_t runs = parts > 1 ? 1 : maximum(apart / from.run, 1);
   for (int64_t at = 0; at < pixels; at += kTilePixels) {
     const int64_t count = minimum(pixels - at, kTilePixels);
     const MultiplyTile tile = vectors == 1 ? tile_of<1>(count, kSizes) : tile_of<2>(count, kSizes);
-    tile(from.from(at), filters, bias, to.from(at), ends);
+    Source some = from.from(at);
+    const float* filter = filters;
+    for (int64_t done = 0; done < from.depth; some.values += runs * from.run_step) {
+      const int64_t all = minimum(runs * from.run, from.depth - done);
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t begin = all * part / parts, length = all * (part + 1) / parts - begin;
+        const Source of_part{some.values + begin, from.pixel_step, from.run_step, from.run, length};
+        const Chain chain{sums, done == 0, done + length == from.depth};
+        tile(of_part, filter, bias, chain, to.from(at), ends);
+        filter += length * vectors * L, done += length;
+      }
+    }
   }
 }
 
-}  // namespace blocks
+}  // namespace panels
 }  // namespace CONVX_SIMD_NAMESPACE
 }  // namespace convx
