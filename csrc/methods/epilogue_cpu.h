@@ -14,10 +14,8 @@ template <int L>
 CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   using V = Simd<float, L>;
   const V high = broadcast<V>(88.7228f), low = broadcast<V>(-87.3f);
-  V y = x < low ? low : x;
-#if CONVX_SIMD_BYTES < 64
-  y = y > high ? high : y;
-#endif
+  V y = x > high ? high : x;
+  y = y < low ? low : y;
   const V shifter = broadcast<V>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const V rounded = y * 1.44269504f + shifter;
   const V n = rounded - shifter;
@@ -30,16 +28,6 @@ CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-#if CONVX_SIMD_BYTES == 64
-  // Scales by any power, so that what is too large becomes infinity; but for n that is no integer any more.
-  V scaled;
-  if constexpr (L == 16) {
-    scaled = bit_cast<V>(_mm512_scalef_ps(bit_cast<__m512>(p), bit_cast<__m512>(n)));
-  } else {
-    scaled = bit_cast<V>(_mm256_scalef_ps(bit_cast<__m256>(p), bit_cast<__m256>(n)));
-  }
-  return x > high ? broadcast<V>(__builtin_inff()) : scaled;
-#else
   using I = Simd<int32_t, L>;
   // Scaled in two steps, because n may be 128.
   const I exponent = __builtin_convertvector(n, I);
@@ -48,7 +36,6 @@ CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   const V result = p * first * second;
   const V limit = x > high ? broadcast<V>(__builtin_inff()) : result;
   return x != x ? x : limit;
-#endif
 }
 
 // 1 / (1 + exp(-x)) to 2 units in the last place.

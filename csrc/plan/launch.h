@@ -44,6 +44,17 @@ struct ThreadPool {
         [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
+
+  // body(worker, begin, end): so many workers have as many tasks each; worker tells whose memory is whose.
+  template <class Body>
+  void share(int64_t workers, int64_t tasks, const Body& body) const {
+    const auto run_some = [&](int64_t first, int64_t last) {
+      for (int64_t worker = first; worker < last; ++worker) {
+        body(worker, tasks * worker / workers, tasks * (worker + 1) / workers);
+      }
+    };
+    workers > 1 ? parallel_for(workers, 1, run_some) : run_some(0, 1);
+  }
 };
 
 }  // namespace convx

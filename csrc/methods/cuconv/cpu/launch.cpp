@@ -1,6 +1,7 @@
 // Describes a problem to the kernels of the instruction set asked for.
 #include "methods/cuconv/cpu/job.h"
 #include "methods/cuconv/cuconv.h"
+#include "methods/instruction_set.h"
 #include "methods/packing/crsk.h"
 
 namespace convx::cuconv {
@@ -18,14 +19,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   job.sweep = sweep_of(problem);
   job.images = plan["images"];
   job.positions = plan["positions"];
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,

@@ -3,6 +3,7 @@
 
 #include "methods/depthwise/cpu/job.h"
 #include "methods/depthwise/depthwise.h"
+#include "methods/instruction_set.h"
 #include "problem/sweep.h"
 
 namespace convx::depthwise {
@@ -48,14 +49,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   if (job.algorithm == Algorithm::general) {
     job.columns = &columns.emplace(job, vector_lanes(isa, problem.dtype)).plan();
   }
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 }  // namespace convx::depthwise

@@ -1,6 +1,7 @@
 // Describes a problem to the kernels of the instruction set asked for.
 #include "methods/filter2d/cpu/job.h"
 #include "methods/filter2d/filter2d.h"
+#include "methods/instruction_set.h"
 
 namespace convx::filter2d {
 
@@ -14,14 +15,7 @@ void launch_cpu(const Plan& plan, const FilterProblem& problem, const Pointers& 
   job.epilogue = epilogue_arguments<void>(problem.epilogue, pointers.epilogue, pointers.result);
   job.result = pointers.result;
   job.threads = pool.threads;
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,

@@ -1,35 +1,20 @@
 // Describes a problem to the kernels of the instruction set asked for.
-#include <cmath>
-
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cpu/job.h"
 #include "methods/hntmp/cpu/thread_memory.h"
 #include "methods/hntmp/hntmp.h"
+#include "methods/instruction_set.h"
 #include "methods/packing/crsk.h"
 
 namespace convx::hntmp {
 namespace {
 
-// Products that are summed apart before they join a result's total. Rounding errors of a sum of N are least
-// where sqrt(N) are; some times as many leave errors like torch's and take no more time than all at once. The
-// 27 of a network's first convolution stay one chain, as they are torch's. Results of 16 bits round anyway.
+// Products that are summed apart. The 27 of a network's first convolution stay one chain, as they are
+// torch's. Results of 16 bits round anyway.
 int64_t chain_of(const ConvProblem& problem, const Sweep& sweep) {
   const int64_t products = sweep.source_channels * sweep.taps();
   if (element_size(problem.dtype) == 2) return products;
-  const double roots = problem.operation == Operation::forward ? 6 : 5;
-  return static_cast<int64_t>(std::ceil(roots * std::sqrt(static_cast<double>(products))));
-}
-
-template <class AnyJob>
-void run(const AnyJob& job, const ThreadPool& pool, CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  return panels::products_apart(products, problem.operation == Operation::forward ? 6 : 5);
 }
 
 PixelsTiling pixels_tiling_of(const Plan& plan) {
@@ -54,7 +39,9 @@ PixelsJob pixels_job(const Plan& plan, const ConvProblem& problem, const Pointer
 
 void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers,
                 const ThreadPool& pool, CpuIsa isa) {
-  if (plan.kernel == kCpuPixels) return run(pixels_job(plan, problem, pointers), pool, isa);
+  if (plan.kernel == kCpuPixels) {
+    return run_on(isa, pixels_job(plan, problem, pointers), pool, avx512::run, avx2::run, baseline::run);
+  }
   const bool forward = problem.operation == Operation::forward;
   Job job{};
   job.dtype = problem.dtype;
@@ -72,7 +59,7 @@ void launch_cpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       memory_of<int64_t>(job.sweep, job.rows, job.source_channels, plan["vector_lanes"], problem.dtype);
   job.workspace = pointers.workspace;
   job.threads = plan["threads"];
-  run(job, pool, isa);
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
@@ -80,7 +67,7 @@ void pack_weight_cpu(const Plan& plan, const ConvProblem& problem, const void* w
   if (plan.kernel == kCpuPixels) {
     const int64_t channels = problem.in_channels, taps = problem.filter_height * problem.filter_width;
     panels::pack(static_cast<const float*>(weight), problem.out_channels, channels * taps,
-                 plan["vector_lanes"], static_cast<float*>(packed),
+                 plan["vector_lanes"], panels::kPanel, static_cast<float*>(packed),
                  [=](int64_t depth) { return depth % channels * taps + depth / channels; });
     return;
   }

@@ -84,17 +84,12 @@ struct Kernel {
   }
 
   void run(const ThreadPool& pool) const {
-    const int64_t tasks = s.batch * job.bands * job.parts, workers = job.workers;
-    const auto run_some = [&](int64_t first, int64_t last) {
-      for (int64_t worker = first; worker < last; ++worker) {
-        float* const own = job.workspace + worker * g.worker;
-        fill_biases(own + g.biases_at);
-        for (int64_t task = tasks * worker / workers; task < tasks * (worker + 1) / workers; ++task) {
-          run_task(task, own, own + g.biases_at);
-        }
-      }
-    };
-    workers > 1 ? pool.parallel_for(workers, 1, run_some) : run_some(0, 1);
+    const int64_t tasks = s.batch * job.bands * job.parts;
+    pool.share(job.workers, tasks, [&](int64_t worker, int64_t begin, int64_t end) {
+      float* const own = job.workspace + worker * g.worker;
+      fill_biases(own + g.biases_at);
+      for (int64_t task = begin; task < end; ++task) run_task(task, own, own + g.biases_at);
+    });
   }
 };
 

@@ -6,8 +6,6 @@
 
 namespace convx::inverted_residual::cpu {
 
-constexpr int64_t kMostHeight = 240;  // of results: a thread lists the rows that their filters meet
-
 Support supports(const BlockProblem& problem);
 std::vector<Plan> candidates(const BlockProblem& problem, const DeviceTraits& device);
 Tiling tiling_of(const Plan& plan);

@@ -12,6 +12,8 @@ namespace convx::inverted_residual::cpu {
 
 using panels::kPanel;
 
+constexpr int64_t kMostHeight = 240;  // of results: a thread lists the rows that their filters meet
+
 struct Tiling {
   int64_t lanes = 0;
   // Bands of rows of each image, of which a thread makes strip_rows at a time, all channels: to the end, or,

@@ -15,11 +15,10 @@ using inverted_residual::cpu::Geometry;
 using inverted_residual::cpu::Job;
 using inverted_residual::cpu::Tiling;
 
-constexpr int64_t kMostRows = 512;  // that the filters of a strip, or of an image, meet
-
 template <int Filter, int Stride>
 struct Kernel {
   static constexpr int64_t kPadding = Filter / 2;
+  static constexpr int64_t kMostRows = (inverted_residual::cpu::kMostHeight - 1) * Stride + Filter;
 
   const Job& job;
   const BlockProblem& p = job.problem;
@@ -48,6 +47,7 @@ struct Kernel {
   }
 
   int64_t panels() const { return ceil_divide(g.blocks, kPanel); }
+  int64_t out_panels() const { return ceil_divide(g.out_blocks, kPanel); }
   int64_t vectors(int64_t panel, int64_t blocks) const { return minimum(kPanel, blocks - panel * kPanel); }
   const float* image(int64_t index) const { return job.input + index * p.channels * p.height * p.width; }
   float* result(int64_t index) const { return job.result + index * p.out_channels * p.out_pixels(); }
@@ -120,6 +120,10 @@ struct Kernel {
              job.packed + g.project_bias_at + first, width, to, after);
   }
 
+  void project_all(int64_t index, int64_t pixel, int64_t count, const float* filtered) const {
+    for (int64_t panel = 0; panel < out_panels(); ++panel) project(index, panel, pixel, count, filtered);
+  }
+
   // Filters `count` rows from `row` on, of all channels: those of a block to filtered + block *
   // filtered_block. Expands the rows that are missing for that, from `have` on.
   void filter_rows_of(int64_t index, int64_t row, int64_t count, int64_t& have, const Worker& own,
@@ -163,9 +167,7 @@ struct Kernel {
   void run_band(int64_t index, int64_t begin, int64_t end, const Worker& own) const {
     walk_strips(begin, end, [&](int64_t row, int64_t count, int64_t& have) {
       filter_rows_of(index, row, count, have, own, own.filtered);
-      for (int64_t panel = 0; panel < ceil_divide(g.out_blocks, kPanel); ++panel) {
-        project(index, panel, row * p.out_width, count * p.out_width, own.filtered);
-      }
+      project_all(index, row * p.out_width, count * p.out_width, own.filtered);
     });
   }
 
@@ -233,9 +235,7 @@ struct Kernel {
         const V gate = load<L>(gates + block * L);
         for (int64_t i = 0; i < count; ++i) store<L>(values + i * L, load<L>(values + i * L) * gate);
       }
-      for (int64_t panel = 0; panel < ceil_divide(g.out_blocks, kPanel); ++panel) {
-        project(index, panel, pixel, count, filtered + pixel * L);
-      }
+      project_all(index, pixel, count, filtered + pixel * L);
     }
   }
 
@@ -269,68 +269,64 @@ struct Kernel {
   }
 
   void run_bands(const ThreadPool& pool) const {
-    share(pool, p.batch * job.tiling.bands, [&](int64_t index, int64_t begin, int64_t end) {
-      const Worker own = worker(index);
-      for (int64_t task = begin; task < end; ++task) {
-        const Band band = band_of(task);
-        run_band(band.image, band.begin, band.end, own);
-      }
-    });
+    pool.share(job.tiling.workers, p.batch * job.tiling.bands,
+               [&](int64_t index, int64_t begin, int64_t end) {
+                 const Worker own = worker(index);
+                 for (int64_t task = begin; task < end; ++task) {
+                   const Band band = band_of(task);
+                   run_band(band.image, band.begin, band.end, own);
+                 }
+               });
   }
 
   void run_excited(const ThreadPool& pool) const {
     const bool is_whole = job.tiling.bands == 1;  // images, from the first to the last
-    share(pool, p.batch * job.tiling.bands, [&](int64_t index, int64_t begin, int64_t end) {
-      const Worker own = worker(index);
-      for (int64_t task = begin; task < end; ++task) {
-        const Band band = band_of(task);
-        float* const filtered = is_whole ? own.filtered : this->filtered(band.image);
-        run_excited_band(band.image, band.begin, band.end, own, filtered, plane_sums(task));
-        if (!is_whole) continue;
-        make_gates(task);
-        project_excited(task, 0, p.out_pixels(), filtered);
-      }
-    });
+    pool.share(job.tiling.workers, p.batch * job.tiling.bands,
+               [&](int64_t index, int64_t begin, int64_t end) {
+                 const Worker own = worker(index);
+                 for (int64_t task = begin; task < end; ++task) {
+                   const Band band = band_of(task);
+                   float* const filtered = is_whole ? own.filtered : this->filtered(band.image);
+                   run_excited_band(band.image, band.begin, band.end, own, filtered, plane_sums(task));
+                   if (!is_whole) continue;
+                   make_gates(task);
+                   project_excited(task, 0, p.out_pixels(), filtered);
+                 }
+               });
     if (is_whole) return;
     for (int64_t image = 0; image < p.batch; ++image) make_gates(image);
     const int64_t pixels = p.out_pixels();
-    share(pool, p.batch * pixels, [&](int64_t, int64_t begin, int64_t end) {
-      while (begin < end) {
-        const int64_t image = begin / pixels, pixel = begin % pixels;
-        const int64_t count = minimum(pixels - pixel, end - begin);
+    pool.share(job.tiling.workers, p.batch * pixels, [&](int64_t, int64_t begin, int64_t end) {
+      walk_runs(begin, end, pixels, [&](int64_t image, int64_t pixel, int64_t count) {
         project_excited(image, pixel, pixel + count, filtered(image));
-        begin += count;
-      }
+      });
     });
   }
 
+  // body(run, first, count) for the parts of runs of so many that lie between.
+  template <class Body>
+  static void walk_runs(int64_t begin, int64_t end, int64_t length, const Body& body) {
+    while (begin < end) {
+      const int64_t first = begin % length, count = minimum(length - first, end - begin);
+      body(begin / length, first, count);
+      begin += count;
+    }
+  }
+
   void run_panels(const ThreadPool& pool) const {
-    share(pool, p.batch * panels(), [&](int64_t index, int64_t begin, int64_t end) {
+    pool.share(job.tiling.workers, p.batch * panels(), [&](int64_t index, int64_t begin, int64_t end) {
       const Worker own = worker(index);
       for (int64_t task = begin; task < end; ++task) run_panel(task / panels(), task % panels(), own);
     });
     // Pixels times panels, cut anywhere.
-    const int64_t pixels = p.out_pixels(), of_image = ceil_divide(g.out_blocks, kPanel) * pixels;
-    share(pool, p.batch * of_image, [&](int64_t, int64_t begin, int64_t end) {
-      while (begin < end) {
-        const int64_t image = begin / of_image, panel = begin % of_image / pixels, pixel = begin % pixels;
-        const int64_t count = minimum(pixels - pixel, end - begin);
-        project(image, panel, pixel, count, filtered(image) + pixel * L);
-        begin += count;
-      }
-    });
-  }
-
-  // body(worker, begin, end): of as many tasks for each.
-  template <class Body>
-  void share(const ThreadPool& pool, int64_t tasks, const Body& body) const {
-    const int64_t workers = job.tiling.workers;
-    const auto run_some = [&](int64_t first, int64_t last) {
-      for (int64_t index = first; index < last; ++index) {
-        body(index, tasks * index / workers, tasks * (index + 1) / workers);
-      }
+    const int64_t pixels = p.out_pixels();
+    const auto project_some = [&](int64_t, int64_t begin, int64_t end) {
+      walk_runs(begin, end, pixels, [&](int64_t run, int64_t pixel, int64_t count) {
+        const int64_t image = run / out_panels();
+        project(image, run % out_panels(), pixel, count, filtered(image) + pixel * L);
+      });
     };
-    workers > 1 ? pool.parallel_for(workers, 1, run_some) : run_some(0, 1);
+    pool.share(job.tiling.workers, p.batch * out_panels() * pixels, project_some);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "methods/instruction_set.h"
 #include "methods/inverted_residual/cpu/cpu.h"
 #include "methods/inverted_residual/cpu/job.h"
 #include "methods/inverted_residual/inverted_residual.h"
@@ -11,19 +12,10 @@
 namespace convx::inverted_residual {
 namespace {
 
+using panels::kPanel;
+
 int64_t same(int64_t depth) {
   return depth;
-}
-
-// [channel][tap] to [vector][tap][lane].
-void pack_taps(const float* weight, int64_t channels, int64_t taps, int64_t lanes, float* packed) {
-  for (int64_t first = 0; first < channels; first += lanes) {
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      for (int64_t lane = 0; lane < lanes; ++lane, ++packed) {
-        *packed = first + lane < channels ? weight[(first + lane) * taps + tap] : 0.0f;
-      }
-    }
-  }
 }
 
 struct Matrix {
@@ -53,11 +45,13 @@ void pack_weights_cpu(const Plan& plan, const BlockProblem& p, const void* weigh
   const cpu::Geometry g = cpu::geometry_of(p, t);
   const auto floats = [](const void* address) { return static_cast<const float*>(address); };
   auto* const to = static_cast<float*>(packed);
-  panels::pack(floats(w.expand), p.expanded_channels, p.expand_depth(), t.lanes, to, same);
+  panels::pack(floats(w.expand), p.expanded_channels, p.expand_depth(), t.lanes, kPanel, to, same);
   pack_bias(w.expand_bias, p.expanded_channels, t.lanes, to + g.expand_bias_at);
-  pack_taps(floats(w.depthwise), p.expanded_channels, p.filter * p.filter, t.lanes, to + g.depthwise_at);
+  panels::pack(floats(w.depthwise), p.expanded_channels, p.filter * p.filter, t.lanes, 1, to + g.depthwise_at,
+               same);
   pack_bias(w.depthwise_bias, p.expanded_channels, t.lanes, to + g.depthwise_bias_at);
-  panels::pack(floats(w.project), p.out_channels, p.expanded_channels, t.lanes, to + g.project_at, same);
+  panels::pack(floats(w.project), p.out_channels, p.expanded_channels, t.lanes, kPanel, to + g.project_at,
+               same);
   pack_bias(w.project_bias, p.out_channels, t.lanes, to + g.project_bias_at);
   const auto is_finite = [](float value) { return std::isfinite(value); };
   const float* const taps = floats(w.depthwise);
@@ -82,14 +76,7 @@ void launch_cpu(const Plan& plan, const BlockProblem& problem, const Pointers& p
   job.problem = problem;
   job.tiling = cpu::tiling_of(plan);
   job.geometry = cpu::geometry_of(problem, job.tiling);
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 }  // namespace convx::inverted_residual

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "methods/inverted_residual/cpu/cpu.h"
-#include "plan/append_fastest.h"
 
 namespace convx::inverted_residual::cpu {
 namespace {

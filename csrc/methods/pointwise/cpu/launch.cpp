@@ -1,4 +1,5 @@
 // Describes a problem to the kernels of the instruction set asked for.
+#include "methods/instruction_set.h"
 #include "methods/packing/crsk.h"
 #include "methods/pointwise/cpu/job.h"
 #include "methods/pointwise/family.h"
@@ -9,14 +10,7 @@ namespace {
 
 template <class Job>
 void run(const Job& job, const ThreadPool& pool, CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 ProductJob product_job(const Plan& plan, const ConvProblem& problem, const Pointers& pointers) {

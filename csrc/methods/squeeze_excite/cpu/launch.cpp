@@ -1,4 +1,5 @@
 // Describes a problem to the kernels of the instruction set asked for.
+#include "methods/instruction_set.h"
 #include "methods/squeeze_excite/cpu/job.h"
 #include "methods/squeeze_excite/squeeze_excite.h"
 
@@ -16,14 +17,7 @@ void launch_cpu(const Plan& /*plan*/, const ExciteProblem& problem, const Pointe
   job.batch = problem.batch, job.channels = problem.channels;
   job.squeezed = problem.squeezed_channels, job.pixels = problem.pixels();
   job.workspace = pointers.workspace;
-  switch (isa) {
-    case CpuIsa::avx512:
-      return avx512::run(job, pool);
-    case CpuIsa::avx2:
-      return avx2::run(job, pool);
-    case CpuIsa::baseline:
-      return baseline::run(job, pool);
-  }
+  run_on(isa, job, pool, avx512::run, avx2::run, baseline::run);
 }
 
 }  // namespace convx::squeeze_excite
