@@ -14,6 +14,7 @@ from convx import _libraries, _planning, operators
 from convx._arguments import gives_channels_last, is_channels_last, pair, tf32_setting
 from convx.dispatch import packed
 
+_Found = tuple[tuple[Tensor | None, ...], str, Tensor | None]  # weights, plan, filters in its order
 _MOST = 16  # kinds of input of which a block keeps its choice and filters
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "hardsigmoid": F.hardsigmoid}
 
@@ -65,15 +66,22 @@ class Block(nn.Module):
     def prepared_call(self, input: Tensor) -> Callable[[Tensor], Tensor] | None:
         """By the kernel, for inputs like this one and the weights as they are; None where the layers are
         called."""
+        found = self._found(input)
+        return None if found is None else lambda given: self._by_kernel(given, *found)
+
+    def prepared_link(self, input: Tensor) -> Any:
+        """The same for chains on CPUs; None where Python has to call it."""
+        return None
+
+    def _found(self, input: Tensor) -> _Found | None:
+        """What _by_kernel needs for inputs like this one; None where the layers are called."""
         if self.training or torch.compiler.is_compiling() or not self.can_be_one_kernel(input):
             return None
         weights = self._weights()
         if torch.is_grad_enabled() and any(map(_needs_grad, (input, *weights))):
             return None
         algorithm, filters = self._prepared(input, weights)
-        if algorithm is None:
-            return None
-        return lambda given: self._by_kernel(given, weights, algorithm, filters)
+        return None if algorithm is None else (weights, algorithm, filters)
 
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
@@ -92,11 +100,11 @@ class Block(nn.Module):
     ) -> tuple[str | None, Tensor | None]:
         """The plan, None for the layers, and the filters in its order."""
         state = packed.generation(), packed.state_of([each for each in weights if each is not None])
-        key = (tuple(input.shape), input.dtype, is_channels_last(input), input.device)
+        key = (*_kind(input), input.device)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state:
             return kept[1], kept[2]
-        plan = _planning.core().select(self.problem(*key[:3]), _planning.device(input.device)).plan
+        plan = _planning.core().select(self.problem(*_kind(input)), _planning.device(input.device)).plan
         algorithm, filters = None, None
         if plan.method != "native":
             algorithm = plan.name
@@ -234,11 +242,14 @@ class InvertedResidual(Block):
     def can_be_one_kernel(self, input: Tensor) -> bool:
         if not super().can_be_one_kernel(input):
             return False
-        return is_channels_last(input) or self._reads_patches(input)
+        return is_channels_last(input) or (
+            self.reads_patches and gives_channels_last(input, self.expand.weight)
+        )
 
-    def _reads_patches(self, input: Tensor) -> bool:
-        """Of an image of either layout, for a result in channels_last."""
-        return self.expand.kernel_size != (1, 1) and gives_channels_last(input, self.expand.weight)
+    @property
+    def reads_patches(self) -> bool:
+        """Of images of either layout, for a result in channels_last."""
+        return self.expand.kernel_size != (1, 1)
 
     def by_layers(self, input: Tensor) -> Tensor:
         filtered = self.depthwise(self.expand(input))
@@ -252,6 +263,15 @@ class InvertedResidual(Block):
     ) -> Tensor:
         rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
         return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
+
+    def prepared_link(self, input: Tensor) -> Any:
+        found = self._found(input)
+        if found is None:
+            return None
+        _, algorithm, filters = found
+        return _libraries.front().block_link(  # type: ignore[union-attr]
+            input, self.problem(*_kind(input)).handed_over(), algorithm, filters
+        )
 
     def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor:
         packed: Tensor = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
@@ -272,6 +292,11 @@ class InvertedResidual(Block):
 
     def extra_repr(self) -> str:
         return "residual" if self.residual else ""
+
+
+def _kind(input: Tensor) -> tuple[tuple[int, ...], torch.dtype, bool]:
+    """What a block's problem depends on."""
+    return tuple(input.shape), input.dtype, is_channels_last(input)
 
 
 def _needs_grad(tensor: Tensor | None) -> bool:

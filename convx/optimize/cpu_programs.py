@@ -150,10 +150,7 @@ class _Recorder(fx.Interpreter):
     def _link(self, node: fx.Node, result: Any) -> Any:
         layer = self.fetch_attr(str(node.target))
         if isinstance(layer, Block) and not _has_hooks(layer):
-            call = layer.prepared_call(self.env[node.args[0]])  # type: ignore[index]
-            if call is not None:
-                self._direct[node] = lambda given: layer(given) if given.requires_grad else call(given)
-            return None
+            return self._link_block(node, layer)
         if (
             type(layer) is not FusedConv2d
             or node.kwargs
@@ -167,6 +164,15 @@ class _Recorder(fx.Interpreter):
         if not self._by_image:
             return _link(layer, *images)
         return _link(layer, *(each[:1] for each in images))
+
+    def _link_block(self, node: fx.Node, layer: Block) -> Any:
+        """Blocks go over all images at once: what is between their layers stays in caches as it is."""
+        input = self.env[node.args[0]]  # type: ignore[index]
+        link = None if self._by_image else layer.prepared_link(input)
+        call = layer.prepared_call(input) if link is None else None
+        if call is not None:
+            self._direct[node] = lambda given: layer(given) if given.requires_grad else call(given)
+        return link
 
     def program(self) -> _Program:
         self.env.clear()
@@ -274,4 +280,4 @@ def _link(layer: FusedConv2d, input: Tensor, residual: Tensor | None = None) -> 
         tf32 = 0  # which CPUs have not
         kept = {"residual": residual, "residual_after_activation": after}
         filters = layer._packed.of(*operands, *rest, tf32, **kept)  # type: ignore[arg-type]
-    return _front.link(*operands, residual, after, *rest, filters)  # type: ignore[union-attr]
+    return _front.convolution_link(*operands, residual, after, *rest, filters)  # type: ignore[union-attr]

@@ -19,9 +19,18 @@ def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
                 user.replace_input_with(convolution.node, convolution.input)
         chain = grow(reader, convolution)
         found[_replace(module, chain)] = tuple(chain.fused)
+    _drop_identities(module, reader)
     module.delete_all_unused_submodules()
     module.recompile()
     return found
+
+
+def _drop_identities(module: fx.GraphModule, reader: Reader) -> None:
+    """Dropout, in evaluation: each is a call of Python."""
+    for node in list(module.graph.nodes):
+        if node.op not in ("placeholder", "output", "get_attr") and reader.is_identity(node):
+            node.replace_all_uses_with(node.all_input_nodes[0])
+            module.graph.erase_node(node)
 
 
 def _replace(module: fx.GraphModule, chain: Chain[Convolution, Tensor]) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
+from convx._blocks import InvertedResidual
 from convx.optimize.compiled import CompiledNetwork
 from convx.optimize.cpu_programs import CpuPrograms
 from convx.optimize.cuda_graphs import CudaGraphs, Prepared
@@ -64,6 +65,7 @@ class OptimizedModel(nn.Module):
         self.compiled = compiled
         self.programs = CpuPrograms(by_image)
         self._inputs = inputs  # that network takes; None where it takes what the model does
+        self._takes_either = _takes_either_layout(network)
         super().train(False)
 
     def arguments(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -72,7 +74,7 @@ class OptimizedModel(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        for name, made in (("compiled", None), ("programs", CpuPrograms())):
+        for name, made in (("compiled", None), ("programs", CpuPrograms()), ("_takes_either", ())):
             self.__dict__.setdefault(name, made)  # pickles of older versions have none
         for each in self.choices:
             if records.is_of_here(each) and not records.is_remembered(each):
@@ -89,7 +91,7 @@ class OptimizedModel(nn.Module):
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:
             return self._call(args, kwargs)
-        given = _layout_of((args, kwargs))
+        given = _layout_of((args, kwargs) if kwargs else args)
         args, kwargs = self.in_own_layout(args, kwargs)
         return _in_layout(self._call(args, kwargs), given)
 
@@ -113,9 +115,16 @@ class OptimizedModel(nn.Module):
         return self.programs.call(self.network, args)
 
     def in_own_layout(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """What network reads: images in its layout."""
+        """What network reads: images in its layout, or as they are where they are read once, as patches, on
+        a CPU: a copy takes longer than that."""
         if self.layout not in FORMATS:
             return args, kwargs
+        if self.layout == "channels_last" and len(self._takes_either) == len(args) and not kwargs:
+            moved = [
+                each if either and each.device.type == "cpu" else _in_layout(each, self.layout)
+                for each, either in zip(args, self._takes_either, strict=True)
+            ]
+            return moved, {}
         return _in_layout(args, self.layout), _in_layout(kwargs, self.layout)
 
     def train(self, mode: bool = True) -> OptimizedModel:
@@ -155,9 +164,23 @@ def is_channels_last_image(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() == 4 and is_channels_last(value)
 
 
+def _takes_either_layout(network: nn.Module) -> tuple[bool, ...]:
+    """Of each input of a graph, whether nobody but blocks that read patches of either layout have it."""
+    if not isinstance(network, fx.GraphModule):
+        return ()
+
+    def reads_patches(node: fx.Node) -> bool:
+        layer = network.get_submodule(str(node.target)) if node.op == "call_module" else None
+        return isinstance(layer, InvertedResidual) and layer.reads_patches
+
+    inputs = network.graph.find_nodes(op="placeholder")
+    return tuple(all(map(reads_patches, each.users)) for each in inputs)
+
+
 def _layout_of(values: Any) -> str:
     """That results are to have."""
-    return "channels_last" if any(map(is_channels_last_image, tree_leaves(values))) else "nchw"
+    leaves = values if _are_tensors(values) else tree_leaves(values)
+    return "channels_last" if any(map(is_channels_last_image, leaves)) else "nchw"
 
 
 def _in_layout(values: Any, layout: str) -> Any:
@@ -167,4 +190,11 @@ def _in_layout(values: Any, layout: str) -> Any:
         is_image = isinstance(each, Tensor) and each.dim() == 4
         return each.contiguous(memory_format=FORMATS[layout]) if is_image else each
 
-    return tree_map(moved, values)
+    if isinstance(values, Tensor):
+        return moved(values)
+    return type(values)(map(moved, values)) if _are_tensors(values) else tree_map(moved, values)
+
+
+def _are_tensors(values: Any) -> bool:
+    """Most calls: there is no need to look for tensors in anything."""
+    return type(values) in (list, tuple) and all(isinstance(each, Tensor) for each in values)

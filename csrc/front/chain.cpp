@@ -6,15 +6,9 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/MemoryFormat.h>
 #include <c10/util/accumulate.h>
-#include <pybind11/stl.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <stdexcept>
-
-#include "front/calls.h"
-
-namespace py = pybind11;
 
 namespace convx::front {
 namespace {
@@ -22,8 +16,8 @@ namespace {
 constexpr int64_t kLine = 64;  // bytes of a cache line, which no two values share
 
 int64_t result_bytes(const Link& link) {
-  const ConvProblem& p = link.prepared->forward.problem;
-  const int64_t bytes = p.output_elements() * element_size(p.dtype);
+  const int64_t bytes =
+      c10::multiply_integers(link.result_sizes) * static_cast<int64_t>(link.options.dtype().itemsize());
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
@@ -32,43 +26,7 @@ bool is_either(const c10::DimVector& sizes) {
   return sizes[1] == 1 || c10::multiply_integers(sizes.begin() + 2, sizes.end()) == 1;
 }
 
-bool is_in_format(const Prepared& prepared, const Tensor& tensor) {
-  return tensor.is_contiguous(format_of(prepared));
-}
-
 }  // namespace
-
-py::object link(py::handle input, py::handle weight, py::handle bias, py::handle residual,
-                bool residual_after_activation, const std::array<int64_t, 2>& stride,
-                const std::array<int64_t, 4>& padding, const std::array<int64_t, 2>& dilation, int64_t groups,
-                const std::string& activation, const std::string& algorithm, py::handle packed) {
-  const std::optional<Operands> operands = usual_operands(input, weight, bias);
-  if (!operands || operands->key.wanted != 0 || operands->key.autocast) return py::none();
-  const bool adds = !residual.is_none();
-  Asked asked = {
-      {stride, padding, dilation, groups}, parse_activation(activation), algorithm, Residual::none};
-  if (adds) asked.residual = residual_after_activation ? Residual::after : Residual::before;
-  auto made = std::make_shared<Link>();
-  made->prepared = prepare(operands->input, operands->weight, operands->bias, asked, 0, packed.is_none());
-  const Prepared* const p = made->prepared.get();
-  if (p == nullptr || p->backend != Backend::cpu || !is_in_format(*p, operands->input)) return py::none();
-  if (p->forward.by != By::kernel && (p->forward.by != By::torch || adds)) return py::none();
-  if (p->forward.plan->finishes_apart || p->after != Activation::none) return py::none();
-  if (adds) {
-    const Tensor& added = THPVariable_Unpack(residual.ptr());
-    const bool is_like = added.sizes() == at::IntArrayRef(p->result_sizes) &&
-                         added.dtype() == operands->input.dtype() && is_in_format(*p, added);
-    if (!is_like) return py::none();
-  }
-  // As the kernels read them, for as long as the weights stay as they are: the caller looks.
-  if (!packed.is_none()) made->packed = THPVariable_Unpack(packed.ptr());
-  made->weight = p->reads_weight(!packed.is_none())
-                     ? dense(*p, operands->weight, at::MemoryFormat::Contiguous)
-                     : operands->weight;
-  if (operands->bias) made->bias = operands->bias->contiguous();
-  if (p->packs() && !made->packed.defined()) return py::none();
-  return py::cast(made);
-}
 
 Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads, int64_t given,
              std::vector<int64_t> outputs, bool by_image)
@@ -84,10 +42,10 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
   given_sizes_.resize(given_);
   for (int64_t i = 0; i < count; ++i) {
     const Link& link = *links_[i];
-    if (by_image_ && link.prepared->forward.problem.batch != 1) {
+    if (by_image_ && link.input_sizes[0] != 1) {
       throw std::invalid_argument("by image, links are prepared for one");
     }
-    if (link.adds_residual() != (reads_[i].residual >= 0)) {
+    if (link.adds_residual != (reads_[i].residual >= 0)) {
       throw std::invalid_argument("a link was prepared with a residual or without");
     }
     for (const int64_t value : {reads_[i].input, reads_[i].residual}) {
@@ -96,8 +54,7 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
       }
       if (value < 0) continue;
       last_use_[value] = i;
-      const auto& wanted =
-          value == reads_[i].input ? link.prepared->input_sizes : link.prepared->result_sizes;
+      const auto& wanted = value == reads_[i].input ? link.input_sizes : link.result_sizes;
       if (value < given_) {
         if (!given_sizes_[value].empty() && given_sizes_[value] != wanted) {
           throw std::invalid_argument("a link reads tensors like those that it was prepared for");
@@ -105,8 +62,8 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
         given_sizes_[value] = wanted;
         continue;
       }
-      const Prepared& source = *links_[value - given_]->prepared;
-      const bool is_same = source.channels_last == link.prepared->channels_last || is_either(wanted);
+      const Link& source = *links_[value - given_];
+      const bool is_same = source.result_format == link.input_format || is_either(wanted);
       if (source.result_sizes != wanted || !is_same) {
         throw std::invalid_argument("a link reads tensors like those that it was prepared for");
       }
@@ -144,16 +101,17 @@ void Chain::place() {
 Tensor Chain::tensor_of(const Value& value, int64_t index) const {
   if (value.tensor.defined()) return value.tensor;
   const Link& link = *links_[index - given_];
-  const auto& sizes = link.prepared->result_sizes;
-  const auto options = link.weight.options();
-  if (!link.prepared->channels_last) return at::from_blob(value.data, sizes, options);
+  const auto& sizes = link.result_sizes;
+  if (link.result_format == at::MemoryFormat::Contiguous) {
+    return at::from_blob(value.data, sizes, link.options);
+  }
   const auto strides = c10::get_channels_last_strides_2d(sizes);
-  return at::from_blob(value.data, sizes, strides, options);
+  return at::from_blob(value.data, sizes, strides, link.options);
 }
 
-char* Chain::address_of(Value& value, const Prepared& reader) {
+char* Chain::address_of(Value& value, const Link& reader) {
   if (value.data == nullptr) {
-    value.tensor = dense(reader, value.tensor, format_of(reader));
+    value.tensor = reader.dense(value.tensor);
     value.data = static_cast<char*>(const_cast<void*>(value.tensor.const_data_ptr()));
   }
   return value.data;
@@ -165,23 +123,19 @@ void Chain::run_links(const std::vector<Tensor>& inputs, std::vector<Tensor>& ou
   for (size_t k = 0; k < outputs.size(); ++k) values[outputs_[k]].tensor = outputs[k];
   for (size_t i = 0; i < links_.size(); ++i) {
     const Link& link = *links_[i];
-    const Prepared& p = *link.prepared;
     const auto [input, residual] = reads_[i];
     Value& result = values[given_ + i];
     if (link.is_torchs()) {
-      const auto bias = link.bias.defined() ? std::optional<Tensor>(link.bias) : std::nullopt;
-      const Tensor found = run_forward(p, tensor_of(values[input], input), link.weight, bias, {});
+      const Tensor found = link.run(tensor_of(values[input], input));
       result.tensor = result.tensor.defined() ? result.tensor.copy_(found) : found;
     } else {
       result.data =
           is_output(i) ? static_cast<char*>(result.tensor.mutable_data_ptr()) : memory + offsets_[i];
       Pointers pointers;
-      pointers.input = address_of(values[input], p);
-      pointers.weight = link.weight.const_data_ptr();
-      pointers.epilogue.bias = link.bias.defined() ? link.bias.const_data_ptr() : nullptr;
-      pointers.epilogue.residual = residual < 0 ? nullptr : address_of(values[residual], p);
+      pointers.input = address_of(values[input], link);
+      pointers.epilogue.residual = residual < 0 ? nullptr : address_of(values[residual], link);
       pointers.result = result.data;
-      launch(p, p.forward, pointers, link.weight, link.packed);
+      link.launch(pointers);
     }
     for (const int64_t value : {input, residual}) {  // memory for the next
       if (value >= 0 && last_use_[value] == static_cast<int64_t>(i)) values[value].tensor = Tensor();
@@ -194,8 +148,8 @@ bool Chain::takes(const std::vector<Tensor>& inputs) const {
   for (int64_t i = 0; i < given_; ++i) {
     const Tensor& input = inputs[i];
     const size_t first = by_image_ ? 1 : 0;
-    const bool is_like = is_usual(input) && input.dtype() == links_[0]->weight.dtype() &&
-                         input.device() == links_[0]->weight.device() &&
+    const bool is_like = is_usual(input) && input.dtype() == links_[0]->options.dtype() &&
+                         input.device() == links_[0]->options.device() &&
                          input.sizes().slice(first) == at::IntArrayRef(given_sizes_[i]).slice(first) &&
                          input.size(0) == (by_image_ ? inputs[0].size(0) : given_sizes_[i][0]);
     if (!is_like || (input.requires_grad() && at::GradMode::is_enabled())) return false;
@@ -216,9 +170,9 @@ std::optional<std::vector<Tensor>> Chain::run(const std::vector<Tensor>& inputs,
   std::vector<Tensor> outputs;
   for (const int64_t value : outputs_) {
     const Link& link = *links_[value - given_];
-    auto sizes = link.prepared->result_sizes;
+    auto sizes = link.result_sizes;
     if (by_image_) sizes[0] = inputs[0].size(0);
-    outputs.push_back(at::empty(sizes, link.weight.options(), format_of(*link.prepared)));
+    outputs.push_back(at::empty(sizes, link.options, link.result_format));
   }
   if (!by_image_) {
     run_links(inputs, outputs, base);

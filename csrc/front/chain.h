@@ -1,34 +1,14 @@
-// Layers that follow one another on a CPU, called as one: no Python between them, and what only they see lies
-// in one piece of memory that the caller keeps, where fresh tensors of megabytes are mapped and faulted in
-// anew at every call.
+// Layers and blocks that follow one another on a CPU, called as one: no Python between them, and what only
+// they see lies in one piece of memory that the caller keeps, where fresh tensors of megabytes are mapped and
+// faulted in anew at every call.
 #pragma once
-#include <pybind11/pybind11.h>
-
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "front/engine.h"
+#include "front/link.h"
 
 namespace convx::front {
-
-// A layer's call, prepared for tensors like those of one call.
-struct Link {
-  c10::intrusive_ptr<Prepared> prepared;
-  Tensor weight, bias, packed;  // bias and packed undefined without
-
-  bool is_torchs() const { return prepared->forward.by == By::torch; }
-  bool adds_residual() const { return prepared->forward.problem.epilogue.has_residual; }
-};
-
-// Null where the call has to be made by its layer. residual and packed, what PackedFilters keeps for the
-// call, may be None; so may bias.
-pybind11::object link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
-                      pybind11::handle residual, bool residual_after_activation,
-                      const std::array<int64_t, 2>& stride, const std::array<int64_t, 4>& padding,
-                      const std::array<int64_t, 2>& dilation, int64_t groups, const std::string& activation,
-                      const std::string& algorithm, pybind11::handle packed);
 
 class Chain {
  public:
@@ -61,7 +41,7 @@ class Chain {
     return last_use_[given_ + link] == static_cast<int64_t>(links_.size());
   }
   Tensor tensor_of(const Value& value, int64_t index) const;
-  static char* address_of(Value& value, const Prepared& reader);
+  static char* address_of(Value& value, const Link& reader);
   void run_links(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, char* memory) const;
 
   std::vector<std::shared_ptr<Link>> links_;

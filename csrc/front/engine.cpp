@@ -89,8 +89,8 @@ Tensor run_torchs_forward(const Prepared& prepared, const Tensor& input, const T
   return is_done ? result : activate(result, prepared.activation);
 }
 
-bool is_aligned(const Prepared& prepared, const Tensor& tensor) {
-  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % prepared.library->alignment == 0;
+bool is_aligned(const KernelLibrary& library, const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % library.alignment == 0;
 }
 
 }  // namespace
@@ -99,13 +99,13 @@ at::MemoryFormat format_of(const Prepared& prepared) {
   return prepared.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format) {
+Tensor dense(const KernelLibrary& library, const Tensor& tensor, at::MemoryFormat format) {
   if (!tensor.is_contiguous(format)) return tensor.contiguous(format);
-  return is_aligned(prepared, tensor) ? tensor : tensor.clone();
+  return is_aligned(library, tensor) ? tensor : tensor.clone();
 }
 
 bool Prepared::keeps_filters(const Tensor& weight) const {
-  return packs() || (forward.by == By::kernel && !(weight.is_contiguous() && is_aligned(*this, weight)));
+  return packs() || (forward.by == By::kernel && !(weight.is_contiguous() && is_aligned(*library, weight)));
 }
 
 // Workspace and filters may be given back when the launch is queued: torch's allocator orders their reuse by
@@ -274,9 +274,10 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
   if (prepared.forward.by == By::operators) return conv2d(prepared, input, weight, bias);
   const c10::DeviceGuard guard(input.device());
   if (prepared.forward.by == By::torch) return run_torchs_forward(prepared, input, weight, bias);
-  const Tensor images = dense(prepared, input, format_of(prepared));
+  const Tensor images = dense(*prepared.library, input, format_of(prepared));
   const bool reads_weight = prepared.reads_weight(packed.defined());
-  const Tensor filters = reads_weight ? dense(prepared, weight, at::MemoryFormat::Contiguous) : Tensor();
+  const Tensor filters =
+      reads_weight ? dense(*prepared.library, weight, at::MemoryFormat::Contiguous) : Tensor();
   const Tensor sums = bias ? bias->contiguous() : Tensor();
   Tensor result = at::empty(prepared.result_sizes, input.options(), format_of(prepared));
   Pointers pointers;
@@ -308,8 +309,8 @@ std::tuple<Tensor, Tensor, Tensor> run_torchs_backward(const Prepared& prepared,
 Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight) {
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::DeviceGuard guard(output_grad.device());
-  const Tensor grad = dense(prepared, output_grad, format_of(prepared));
-  const Tensor filters = dense(prepared, weight, at::MemoryFormat::Contiguous);
+  const Tensor grad = dense(*prepared.library, output_grad, format_of(prepared));
+  const Tensor filters = dense(*prepared.library, weight, at::MemoryFormat::Contiguous);
   Tensor result = at::empty(prepared.input_sizes, output_grad.options(), format_of(prepared));
   Pointers pointers;
   pointers.output_grad = grad.const_data_ptr();
@@ -322,8 +323,8 @@ Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const
 Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad) {
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::DeviceGuard guard(input.device());
-  const Tensor images = dense(prepared, input, format_of(prepared));
-  const Tensor grad = dense(prepared, output_grad, format_of(prepared));
+  const Tensor images = dense(*prepared.library, input, format_of(prepared));
+  const Tensor grad = dense(*prepared.library, output_grad, format_of(prepared));
   // In torch's order, which is also that of channels_last where one dimension has more than one.
   Tensor result = at::empty(prepared.weight_sizes, input.options(), format_of(prepared));
   Tensor filters = result.is_contiguous() ? result : at::empty(prepared.weight_sizes, input.options());

@@ -65,7 +65,7 @@ struct Prepared : torch::CustomClassHolder {
 
 at::MemoryFormat format_of(const Prepared& prepared);
 // The tensor, or a copy of it, dense in the format and where the kernels' vector loads can begin.
-Tensor dense(const Prepared& prepared, const Tensor& tensor, at::MemoryFormat format);
+Tensor dense(const KernelLibrary& library, const Tensor& tensor, at::MemoryFormat format);
 
 // What torch's settings let be rounded to TF32, as the operators take it; none where it can't be told.
 std::optional<int64_t> tf32_setting(const Tensor& input);

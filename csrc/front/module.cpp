@@ -15,7 +15,7 @@ using convx::front::Link;
 PYBIND11_MODULE(_front, module) {
   module.doc() = "The way from a layer to a kernel without Python, for the torch that it was built beside.";
   module.attr("LayerCalls") = convx::front::layer_calls_type();
-  py::class_<Link, std::shared_ptr<Link>>(module, "Link", "A layer's call, prepared.")
+  py::class_<Link, std::shared_ptr<Link>>(module, "Link", "The call of a layer or a block, prepared.")
       .def_property_readonly("is_torchs", &Link::is_torchs);
   py::class_<Chain>(module, "Chain", "Prepared calls of layers that follow one another.")
       .def(py::init([](std::vector<std::shared_ptr<Link>> links,
@@ -27,7 +27,8 @@ PYBIND11_MODULE(_front, module) {
       }))
       .def_property_readonly("bytes", &Chain::bytes)
       .def("run", &Chain::run, py::call_guard<py::gil_scoped_release>());
-  module.def("link", &convx::front::link);
+  module.def("convolution_link", &convx::front::convolution_link);
+  module.def("block_link", &convx::front::block_link);
   module.def("conv2d", &convx::front::conv2d);
   module.def("register_derivative", &convx::front::register_derivative);
   module.def("state_of", &convx::front::state_of);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "plan/launch.h"
+#include "problem/block_problem.h"
 #include "problem/device.h"
 
 namespace convx {
@@ -13,6 +14,7 @@ struct KernelLibrary {
   const DeviceTraits& (*device)(int device_index);
   // Runs a plan of any method but native on the device's current stream. Throws what fails.
   void (*launch)(const Plan&, const ConvProblem&, const Pointers&, int device_index);
+  void (*launch_block)(const Plan&, const BlockProblem&, const Pointers&, int device_index);
   // Writes the filters in plan.packing's order, on the same stream.
   void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
   // Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where the

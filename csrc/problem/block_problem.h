@@ -58,6 +58,8 @@ struct BlockWeights {
 
 // Its name where a convolution's is forward, input_grad or weight_grad.
 constexpr const char* kBlockOperation = "inverted_residual";
+// Of a capsule with one, by which modules of Python hand it over.
+constexpr const char* kBlockCapsule = "convx::BlockProblem";
 
 // Fills the sizes of the expanded tensor and the result; what is told of squeeze-and-excitation is as it was
 // made where there is none. Throws InvalidArgument for sizes below 1 (a batch

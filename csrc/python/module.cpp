@@ -215,6 +215,12 @@ std::optional<ExciteProblem> excitation_of(const BlockProblem& problem) {
   return problem.squeezed_channels > 0 ? std::optional(problem.excitation()) : std::nullopt;
 }
 
+// A copy for convx._front, where the types of Python may be those of another pybind11.
+py::capsule hand_over(const BlockProblem& problem) {
+  return {new BlockProblem(problem), kBlockCapsule,
+          [](void* copy) { delete static_cast<BlockProblem*>(copy); }};
+}
+
 void bind_block_problem(py::module_& module) {
   py::class_<BlockProblem>(module, "BlockProblem", "One inverted residual block, described without tensors.")
       .def(py::init(&make_block_problem), py::kw_only(), py::arg("dtype"), py::arg("activation") = "relu6",
@@ -246,6 +252,7 @@ void bind_block_problem(py::module_& module) {
                              [](const BlockProblem& p) { return to_string(p.squeeze_activation); })
       .def_property_readonly("gate", [](const BlockProblem& p) { return to_string(p.gate); })
       .def_property_readonly("excitation", &excitation_of)
+      .def("handed_over", &hand_over)
       .def_property_readonly("bytes", &BlockProblem::bytes)
       .def_property_readonly("flops", &BlockProblem::flops)
       .def("describe", [](const BlockProblem& p) { return describe(p); })

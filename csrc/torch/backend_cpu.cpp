@@ -85,8 +85,9 @@ DeviceScope::~DeviceScope() = default;
 namespace {
 
 const bool registered = [] {
-  register_library(false, {&device_traits, &launch<ConvProblem>, &pack_weight<ConvProblem>, &finish_in_place,
-                           [](int) { return false; }, kArgumentAlignment});
+  register_library(false,
+                   {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, &pack_weight<ConvProblem>,
+                    &finish_in_place, [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

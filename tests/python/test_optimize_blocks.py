@@ -305,6 +305,31 @@ def test_kernels_on_a_cpu(run: Callable[[Any, Tensor], Tensor]) -> None:
     assert x.grad is not None
 
 
+@pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
+@pytest.mark.parametrize("run", [plain, residual, as_mobile, as_efficient])
+def test_blocks_are_links_of_chains(run: Callable[[Any, Tensor], Tensor]) -> None:
+    """With the layers beside them, at the call that prepares them and at those after it."""
+    layers = {**excited(), "behind": nn.Conv2d(16, 8, 1)}
+    model = Model(lambda model, x: F.dropout(model.behind(run(model, x)), 0.5, False), **layers)
+    optimized = optimized_agrees(model, image(batch=3))
+    optimized.programs.by_image = False
+    optimized.programs.forget()
+    for x in (image(batch=3), image(batch=3)):
+        exact = copy.deepcopy(model).double().eval()(x.double())
+        torch.testing.assert_close(optimized(x).double(), exact, rtol=1e-4, atol=1e-4)
+    (program,) = optimized.programs._programs.values()
+    assert [len(step.layers) for step in program.steps] == [2, 0]  # and the output
+
+
+@pytest.mark.usefixtures("kernels_are_the_fastest", "own_folder")
+def test_a_first_block_reads_images_as_they_are() -> None:
+    x = image()[:, :3].contiguous()
+    optimized = optimized_agrees(Model(plain, **first()), x, layout="channels_last")
+    assert optimized.in_own_layout([x], {})[0][0] is x
+    for _ in range(2):
+        assert optimized(x).is_contiguous()
+
+
 @pytest.mark.usefixtures("all_are_wanted")
 @pytest.mark.parametrize("run", [residual, as_mobile])
 def test_copies_on_a_cpu(run: Callable[[Any, Tensor], Tensor]) -> None:

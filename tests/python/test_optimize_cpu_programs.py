@@ -472,7 +472,7 @@ def _link(residual: bool = False, x: Tensor | None = None) -> Any:
     rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp")
     kept = {"residual": x if residual else None, "residual_after_activation": False}
     packed = layer._packed.of(x, layer.weight, layer.bias, *rest, 0, **kept)  # type: ignore[union-attr, arg-type]
-    return _front.link(x, layer.weight, layer.bias, kept["residual"], False, *rest, packed)
+    return _front.convolution_link(x, layer.weight, layer.bias, kept["residual"], False, *rest, packed)
 
 
 @pytest.mark.parametrize(

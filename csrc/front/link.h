@@ -1,0 +1,43 @@
+// Layers and blocks on a CPU, each prepared for tensors like those of one call: what a chain is made of.
+#pragma once
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "front/engine.h"
+
+namespace convx::front {
+
+class Link {
+ public:
+  virtual ~Link() = default;
+  // Whether torch's own function computes it, which allocates its result: run() then, launch() otherwise.
+  virtual bool is_torchs() const { return false; }
+  virtual Tensor run(const Tensor& input) const = 0;
+  // pointers: input, result and the epilogue's residual.
+  virtual void launch(Pointers pointers) const = 0;
+  // A tensor like the input, as the link reads it.
+  Tensor dense(const Tensor& tensor) const;
+
+  c10::DimVector input_sizes, result_sizes;
+  at::MemoryFormat input_format = at::MemoryFormat::Contiguous, result_format = input_format;
+  at::TensorOptions options;  // dtype and device of all its tensors
+  bool adds_residual = false;
+  const KernelLibrary* library = nullptr;
+};
+
+// Both are null where the call has to be made by its layer.
+
+// residual and packed, what PackedFilters keeps for the call, may be None; so may bias.
+pybind11::object convolution_link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
+                                  pybind11::handle residual, bool residual_after_activation,
+                                  const std::array<int64_t, 2>& stride, const std::array<int64_t, 4>& padding,
+                                  const std::array<int64_t, 2>& dilation, int64_t groups,
+                                  const std::string& activation, const std::string& algorithm,
+                                  pybind11::handle packed);
+
+// problem: the input's, a kBlockCapsule. algorithm, packed: the plan, and the filters in its order.
+pybind11::object block_link(pybind11::handle input, const pybind11::capsule& problem,
+                            const std::string& algorithm, pybind11::handle packed);
+
+}  // namespace convx::front
