@@ -1,4 +1,4 @@
-"""What a graph does on a CPU for each kind of input that it meets: its convolutions in chains of C++."""
+"""What a graph does on a CPU for each kind of input: its convolutions and blocks in chains of C++."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _can_serve(network: nn.Module, tensors: Sequence[Any]) -> bool:
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a graph, and prepares its convolutions for tensors like those that come by."""
+    """Runs a graph, and prepares its convolutions and blocks for tensors like those that come by."""
 
     def __init__(self, network: fx.GraphModule, by_image: bool) -> None:
         super().__init__(network)

@@ -27,15 +27,15 @@ class OptimizedModel(nn.Module):
 
     Tensors of any size and layout that the model takes, in the places where the example input had them; other
     arguments have to be those of the example, for the model may do something else with others
-    (convx.InvalidArgument says so). On a GPU, where no gradient is needed, a call replays a
-    CUDA graph: the first call with inputs of a new kind (sizes, strides, dtype) captures one, and the least
-    recently used is given up where there are more than asked for. On a CPU, convolutions that follow one
-    another are one call of C++, in memory that the model keeps; the first call with inputs of a new kind
-    prepares it, and hooks that layers get later are not called there. Results are the caller's own. Weights
-    may be written to: what was captured or prepared is made anew then. What inductor compiles is compiled at
-    the first call with inputs of each kind, and anew in copies, pickles and after a move. Copies, pickles and
-    state_dict work as of any module; the state_dict has the folded weights, but where the network is
-    compiled, which folds them beside it.
+    (convx.InvalidArgument says so). On a GPU, where no gradient is needed, a call replays a CUDA graph: the
+    first call with inputs of a new kind (sizes, strides, dtype) captures one, and the least recently used is
+    given up where there are more than asked for. On a CPU, convolutions and blocks that follow one another
+    are one call of C++, in memory that the model keeps; the first call with inputs of a new kind prepares it,
+    and hooks that layers get later are not called there. Results are the caller's own. Weights may be written
+    to: what was captured or prepared is made anew then. What inductor compiles is compiled at the first call
+    with inputs of each kind, and anew in copies, pickles and after a move. Copies, pickles and state_dict
+    work as of any module; the state_dict has the folded weights, but where the network is compiled, which
+    folds them beside it.
 
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could

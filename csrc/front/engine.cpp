@@ -108,6 +108,13 @@ bool Prepared::keeps_filters(const Tensor& weight) const {
   return packs() || (forward.by == By::kernel && !(weight.is_contiguous() && is_aligned(*library, weight)));
 }
 
+Tensor add_workspace(const Plan& plan, const at::TensorOptions& bytes, Pointers& pointers) {
+  if (plan.workspace_bytes == 0) return {};
+  Tensor workspace = at::empty({plan.workspace_bytes}, bytes);
+  pointers.workspace = workspace.mutable_data_ptr();
+  return workspace;
+}
+
 // Workspace and filters may be given back when the launch is queued: torch's allocator orders their reuse by
 // stream.
 void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& like,
@@ -115,11 +122,8 @@ void launch(const Prepared& prepared, const Step& step, Pointers pointers, const
   const Plan& plan = *step.plan;
   const auto bytes = like.options().dtype(at::kByte);
   const int index = like.device().index();
-  Tensor workspace, filters = packed;
-  if (plan.workspace_bytes > 0) {
-    workspace = at::empty({plan.workspace_bytes}, bytes);
-    pointers.workspace = workspace.mutable_data_ptr();
-  }
+  const Tensor workspace = add_workspace(plan, bytes, pointers);
+  Tensor filters = packed;
   if (plan.packing.empty()) {
     if (filters.defined()) pointers.weight = filters.const_data_ptr();
   } else {

@@ -102,6 +102,8 @@ Tensor run_forward(const Prepared& prepared, const Tensor& input, const Tensor& 
 // is not given it needs the sizes alone.
 std::tuple<Tensor, Tensor, Tensor> run_torchs_backward(const Prepared& prepared, const Tensor& output_grad,
                                                        const Tensor& input, const Tensor& weight, int mask);
+// What a launch of the plan works in, which pointers tells the kernel; undefined where it needs nothing.
+Tensor add_workspace(const Plan& plan, const at::TensorOptions& bytes, Pointers& pointers);
 // Launches a step's kernel, with the workspace and the packed filters that it asks for. like: a tensor of its
 // dtype and device.
 void launch(const Prepared& prepared, const Step& step, Pointers pointers, const Tensor& like,

@@ -1,6 +1,5 @@
 #include "front/link.h"
 
-#include <ATen/Functions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
@@ -65,16 +64,8 @@ class BlockLink : public Link {
     library = &of;
   }
 
-  Tensor run(const Tensor& /*input*/) const override {
-    throw std::logic_error("convx: blocks are launched: torch has none");
-  }
-
   void launch(Pointers pointers) const override {
-    Tensor workspace;
-    if (plan_->workspace_bytes > 0) {
-      workspace = at::empty({plan_->workspace_bytes}, packed_.options());
-      pointers.workspace = workspace.mutable_data_ptr();
-    }
+    const Tensor workspace = add_workspace(*plan_, packed_.options(), pointers);
     pointers.packed_weight = packed_.const_data_ptr();
     library->launch_block(*plan_, problem_, pointers, packed_.device().index());
   }
@@ -86,6 +77,10 @@ class BlockLink : public Link {
 };
 
 }  // namespace
+
+Tensor Link::run(const Tensor& /*input*/) const {
+  throw std::logic_error("convx: this link is launched: it is none of torch's");
+}
 
 Tensor Link::dense(const Tensor& tensor) const {
   return front::dense(*library, tensor, input_format);

@@ -13,7 +13,7 @@ class Link {
   virtual ~Link() = default;
   // Whether torch's own function computes it, which allocates its result: run() then, launch() otherwise.
   virtual bool is_torchs() const { return false; }
-  virtual Tensor run(const Tensor& input) const = 0;
+  virtual Tensor run(const Tensor& input) const;
   // pointers: input, result and the epilogue's residual.
   virtual void launch(Pointers pointers) const = 0;
   // A tensor like the input, as the link reads it.
