@@ -78,9 +78,15 @@ def used(device: torch.device) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def forget_workspaces() -> None:
+    """Those of cuBLAS that torch keeps for every stream that calls it have come to."""
+    torch._C._cuda_clearCublasWorkspaces()
+
+
 def peak(call: Callable[[], object], device: torch.device) -> int:
-    """The most bytes that torch's allocator of a GPU has given out at one moment of a call. What a graph
-    keeps for its replays counts in the call that records it, and in none after."""
+    """The most bytes that torch's allocator of a GPU has given out at one moment of a call, its workspaces
+    among them. What a graph keeps for its replays counts in the call that records it, and in none after."""
+    forget_workspaces()
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     call()

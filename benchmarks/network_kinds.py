@@ -148,11 +148,6 @@ def _manner(kind: str, on_gpu: bool) -> str:
     return "inference_graph" if is_graph else "inference"
 
 
-def warm_up(kind: str, networks: Networks) -> None:
-    """What torch keeps from its first call on, as cuBLAS its workspaces, is no contender's memory."""
-    call(_TRAINING if is_training(kind) else "inference", networks.make(), networks.images)()
-
-
 def _way(manner: str, x: Tensor, model: nn.Module) -> Way:
     if manner != "inference_graph":
         return Way(call(manner, model, x))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from benchmarks import memory, network_kinds
-from benchmarks.network_kinds import DEFAULT_KINDS, KINDS, Networks, error, is_training, warm_up, ways
+from benchmarks.network_kinds import DEFAULT_KINDS, KINDS, Networks, error, is_training, ways
 from benchmarks.peers import tf32
 from benchmarks.results import Record, geomean, precision
 from benchmarks.suites import LAYOUTS
@@ -80,8 +80,6 @@ def _measured(case: str, kind: str, networks: Networks, rounds: int) -> Record:
     calls: dict[str, Callable[[], object]] = {}
     peaks: dict[str, int] = {}
     errors: dict[str, float] = {}
-    if on_gpu:
-        warm_up(kind, networks)
     for name, make in ways(kind, networks).items():
         before = _held(device) if on_gpu else 0
         way = make()
@@ -101,8 +99,9 @@ def _measured(case: str, kind: str, networks: Networks, rounds: int) -> Record:
 
 
 def _held(device: torch.device) -> int:
-    """Bytes, without those of networks that are gone: they are in cycles."""
+    """Bytes, without those of networks that are gone, which are in cycles, and of their calls."""
     gc.collect()
+    memory.forget_workspaces()
     return memory.used(device)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from convx._errors import reason_of
-from convx.tune.replays import LONG_US, Call, InNetwork, Replays, no_collector
+from convx.tune.replays import LONG_US, Call, InNetwork, Replays, capturing
 from convx.tune.turns import in_turns
 
 _LONG_ROUNDS = 3
@@ -89,7 +89,7 @@ def _cold_timer(call: Call, device: torch.device, sets: int) -> Callable[[], flo
     if sets == 1:
         return replays
     ahead = torch.cuda.CUDAGraph()
-    with no_collector(), torch.cuda.graph(ahead):
+    with capturing(ahead):
         call(sets - 1)
 
     def before() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 import convx
-from convx.tune.replays import no_collector
+from convx.tune.replays import capturing
 
 Call = Callable[[], object]
 _FEWEST_ROUNDS = 3
@@ -61,7 +61,7 @@ def _prepare_gpu(call: Call, round_us: float) -> Callable[[], float]:
 
 def _capture(call: Call, repeats: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with convx.constant_filters(), no_collector(), torch.cuda.graph(graph):
+    with convx.constant_filters(), capturing(graph):
         for _ in range(repeats):
             call()
     graph.replay()

@@ -33,6 +33,24 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
+@contextlib.contextmanager
+def capturing(
+    graph: torch.cuda.CUDAGraph, pool: Any = None, stream: torch.cuda.Stream | None = None, **options: Any
+) -> Iterator[None]:
+    """What is enqueued within becomes the graph, which has memory of its own for all that it needs.
+
+    Workspaces of cuBLAS are torch's, one to a stream for good: a graph that used one would keep 32 MB after
+    its end, and would write to memory of others once torch.compile has them all freed, as it does for graphs
+    of its own.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        with no_collector(), torch.cuda.graph(graph, pool, stream, **options):
+            yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
+
+
 _WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
 
 
@@ -45,7 +63,7 @@ def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
         for _ in range(_WARM_UP):
             call()
         graph = torch.cuda.CUDAGraph()
-        with no_collector(), torch.cuda.graph(graph, pool, side, capture_error_mode="thread_local"):
+        with capturing(graph, pool, side, capture_error_mode="thread_local"):
             result = call()
     torch.cuda.current_stream().wait_stream(side)
 
@@ -98,7 +116,7 @@ class Replays:
     def _capture(self, launches: int) -> None:
         graph = torch.cuda.CUDAGraph()
         results: list[Any] = [None] * self._sets
-        with no_collector(), torch.cuda.graph(graph, pool=self._pool):
+        with capturing(graph, self._pool):
             for index in range(launches):
                 results[index % self._sets] = self._call(index % self._sets)
         results.clear()
