@@ -156,6 +156,7 @@ EXCITED = [
     Block(1, 32, 96, 40, 9, 7, 5, 2, activation="hardswish", bias=False, squeezed=24),
     Block(channels=3, expand_filter=3, expand_stride=2, height=37, width=40, squeezed=4),
     Block(3, expanded=64, activation="silu", squeezed=4, squeeze_activation="silu"),
+    Block(1, 24, 100, 24, 7, 7, 5, residual=True, activation="silu", squeezed=18, gate="hardsigmoid"),
 ]
 # Of networks for 224 x 224: every shape of the kernel, several tiles and chunks, and ragged ones.
 LARGE = [
@@ -242,7 +243,7 @@ def test_every_plan(block: Block, device_type: str, dtype: torch.dtype, layout: 
     if device_type == "cpu":
         candidates = {plan.candidate for plan in plans}
         assert is_able and candidates >= {"excited" if block.squeezed else "strips"}
-        assert ("channels" in candidates) == (not block.squeezed and block.batch < torch.get_num_threads())
+        assert ("channels" in candidates) == (block.batch < torch.get_num_threads())
     elif block.squeezed:
         is_first_of_planes = block.expand_filter > 1 and layout == "nchw"
         assert is_able == (len(plans) > 0) == (block.expanded <= 256 and not is_first_of_planes)
@@ -257,6 +258,20 @@ def test_every_plan(block: Block, device_type: str, dtype: torch.dtype, layout: 
         for given in (packed, None, packed):
             again = run(input, *weights, *block.options, plan.name, 0, given)
             assert torch.equal(first, again), plan.name
+
+
+@pytest.mark.parametrize("block", [*BLOCKS, *EXCITED], ids=str)
+def test_more_threads_than_images(block: Block) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(block.batch + 3)
+    try:
+        input, weights = block.tensors("cpu", torch.float32, "channels_last")
+        plans = _core.candidates("inverted_residual", block.problem(torch.float32), _planning.device("cpu"))
+        assert {plan.candidate for plan in plans} == {"channels", "excited" if block.squeezed else "strips"}
+        for plan in plans:
+            agrees(block, run(input, *weights, *block.options, plan.name, 0), input, weights)
+    finally:
+        torch.set_num_threads(before)
 
 
 PROGRAM = """

@@ -18,7 +18,8 @@ struct Tiling {
   int64_t lanes = 0;
   // Bands of rows of each image, of which a thread makes strip_rows at a time, all channels: to the end, or,
   // where squeeze-and-excitation waits for all of the image, to what is filtered. Of 0 bands all threads
-  // expand and filter some channels of every image first and project some pixels then.
+  // expand and filter some channels of every image first, then scale them by their gates, and project some
+  // pixels in the end.
   int64_t bands = 0;
   int64_t strip_rows = 0;
   int64_t workers = 1;  // threads that have scratch memory of their own
@@ -35,9 +36,10 @@ struct Geometry {
   // there at a time; rows of zeros; filtered strips, [block][pixel][lane]; padded rows of a first
   // convolution's patches.
   int64_t row, ring_rows, block_rows;  // a row's floats; block_rows: from block to block
-  int64_t zeros_at, filtered_at, filtered_block, lines_at, line, worker;
-  // Behind that, of all images: what is filtered, where threads share it; sums of a band's planes; gates.
-  int64_t filtered_images_at, plane_sums_at, gates_at, workspace;
+  int64_t zeros_at, filtered_at, filtered_block, lines_at, line, squeezed_at, squeezed, worker;
+  // Behind that, of all images: what is filtered, where threads share it; sums of a band's planes; what each
+  // part of the expanded channels adds to the squeezed ones; gates.
+  int64_t filtered_images_at, plane_sums_at, parts_at, parts, gates_at, workspace;
 };
 
 // Whether what is filtered is the memory of all threads.
@@ -78,10 +80,14 @@ inline Geometry geometry_of(const BlockProblem& p, const Tiling& t) {
   g.line = round_up(p.width + 2 * (p.expand_filter / 2), kLine);
   // A row is packed by whole vectors: of the last one some may lie behind it.
   const int64_t lines = p.expand_filter > 1 ? p.channels * p.expand_filter * g.line + kLine : 0;
-  g.worker = round_up(g.lines_at + lines, kLine);
+  g.squeezed_at = round_up(g.lines_at + lines, kLine), g.squeezed = round_up(p.squeezed_channels, lanes);
+  g.worker = round_up(g.squeezed_at + g.squeezed, kLine);
   g.filtered_images_at = t.workers * g.worker;
   g.plane_sums_at = g.filtered_images_at + (is_shared(p, t) ? p.batch * filtered : 0);
-  g.gates_at = g.plane_sums_at + (is_excited ? p.batch * t.bands * g.blocks * lanes : 0);
+  g.parts = is_banded ? 1 : divide_up(g.blocks, kPanel);
+  g.parts_at =
+      g.plane_sums_at + (is_excited ? p.batch * std::max<int64_t>(t.bands, 1) * g.blocks * lanes : 0);
+  g.gates_at = g.parts_at + p.batch * g.parts * g.squeezed;
   g.workspace = g.gates_at + (is_excited ? p.batch * g.blocks * lanes : 0);
   return g;
 }

@@ -25,6 +25,7 @@ struct Kernel {
   const Geometry& g = job.geometry;
   Ends inside{p.activation}, after{p.output_activation};
   int64_t expand_chain = chain_of(p.expand_depth()), project_chain = chain_of(p.expanded_channels);
+  float per_pixel = 1.0f / static_cast<float>(p.out_pixels());
 
   // What one thread has of its own.
   struct Worker {
@@ -56,6 +57,11 @@ struct Kernel {
     return job.workspace + g.filtered_images_at + index * g.blocks * g.filtered_block;
   }
   float* plane_sums(int64_t task) const { return job.workspace + g.plane_sums_at + task * g.blocks * L; }
+  // Of squeezed channels: what one part of the expanded ones adds; and a thread's own, all of them.
+  float* part_of_squeezed(int64_t index, int64_t part) const {
+    return job.workspace + g.parts_at + (index * g.parts + part) * g.squeezed;
+  }
+  float* squeezed(int64_t worker) const { return job.workspace + worker * g.worker + g.squeezed_at; }
   float* gates(int64_t index) const { return job.workspace + g.gates_at + index * g.blocks * L; }
 
   // A first convolution's patches of one expanded row lie in padded rows of each channel.
@@ -194,46 +200,68 @@ struct Kernel {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
+  // What the means of some blocks add to an image's squeezed channels.
+  void squeeze(int64_t index, int64_t part, int64_t begin, int64_t end, const float* means) const {
+    float* const to = part_of_squeezed(index, part);
+    for (int64_t s = 0; s < p.squeezed_channels; ++s) {
+      V sum{};
+      const float* const row = job.packed + g.squeeze_at + s * g.blocks * L;
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t lanes = minimum(p.expanded_channels - block * L, L);  // behind them may be NaN times 0
+        const V mean = lanes == L ? load<L>(means + block * L) : load_lanes(means + block * L, lanes);
+        sum += load<L>(row + block * L) * mean;
+      }
+      to[s] = sum_lanes<float, L>(sum);
+    }
+  }
+
+  void finish_squeezed(int64_t index, float* to) const {
+    for (int64_t s = 0; s < p.squeezed_channels; s += L) {
+      V sum = load<L>(job.packed + g.squeeze_bias_at + s);
+      for (int64_t part = 0; part < g.parts; ++part) sum += load<L>(part_of_squeezed(index, part) + s);
+      store<L>(to + s, activate<float, L>(sum, p.squeeze_activation));
+    }
+  }
+
+  void excite(int64_t index, int64_t begin, int64_t end, const float* squeezed) const {
+    float* const to = gates(index);
+    for (int64_t block = begin; block < end; ++block) {
+      const float* const column = job.packed + g.excite_at + block * L;
+      V sum = load<L>(job.packed + g.excite_bias_at + block * L);
+      for (int64_t s = 0; s < p.squeezed_channels; ++s) {
+        sum += load<L>(column + s * g.blocks * L) * broadcast<V>(squeezed[s]);
+      }
+      store<L>(to + block * L, gate_of<float, L>(sum, p.gate));
+    }
+  }
+
   // Of an image, from the sums of its bands.
-  void make_gates(int64_t index) const {
+  void make_gates(int64_t index, int64_t worker) const {
     const int64_t length = g.blocks * L, bands = job.tiling.bands;
     float* const means = plane_sums(index * bands);  // in the place of the first band's
-    const float per_pixel = 1.0f / static_cast<float>(p.out_pixels());
     for (int64_t i = 0; i < length; i += L) {
       V sum = load<L>(means + i);
       for (int64_t band = 1; band < bands; ++band) sum += load<L>(means + band * length + i);
       store<L>(means + i, sum * per_pixel);
     }
-    float* const to = gates(index);
-    for (int64_t i = 0; i < length; i += L) store<L>(to + i, load<L>(job.packed + g.excite_bias_at + i));
-    for (int64_t s = 0; s < p.squeezed_channels; ++s) {
-      V sum{};
-      const float* const row = job.packed + g.squeeze_at + s * length;
-      for (int64_t block = 0; block < g.blocks; ++block) {
-        const int64_t lanes = minimum(p.expanded_channels - block * L, L);  // behind them may be NaN times 0
-        const V mean = lanes == L ? load<L>(means + block * L) : load_lanes(means + block * L, lanes);
-        sum += load<L>(row + block * L) * mean;
-      }
-      const V value = broadcast<V>(sum_lanes<float, L>(sum) + job.packed[g.squeeze_bias_at + s]);
-      const V squeezed = broadcast<V>(float(activate<float, L>(value, p.squeeze_activation)[0]));
-      const float* const column = job.packed + g.excite_at + s * length;
-      for (int64_t i = 0; i < length; i += L) {
-        store<L>(to + i, load<L>(to + i) + load<L>(column + i) * squeezed);
-      }
-    }
-    for (int64_t i = 0; i < length; i += L) store<L>(to + i, gate_of<float, L>(load<L>(to + i), p.gate));
+    squeeze(index, 0, 0, g.blocks, means);
+    finish_squeezed(index, squeezed(worker));
+    excite(index, 0, g.blocks, squeezed(worker));
+  }
+
+  // Pixels of one block, by its gates.
+  void scale(int64_t index, int64_t block, int64_t count, float* values) const {
+    const V gate = load<L>(gates(index) + block * L);
+    for (int64_t i = 0; i < count; ++i) store<L>(values + i * L, load<L>(values + i * L) * gate);
   }
 
   // Some pixels of an image, times its gates first.
   void project_excited(int64_t index, int64_t begin, int64_t end, float* filtered) const {
     constexpr int64_t kAtOnce = 4 * kTilePixels;  // which stay in the first cache from one to the other
-    const float* const gates = this->gates(index);
     for (int64_t pixel = begin; pixel < end; pixel += kAtOnce) {
       const int64_t count = minimum(kAtOnce, end - pixel);
       for (int64_t block = 0; block < g.blocks; ++block) {
-        float* const values = filtered + block * g.filtered_block + pixel * L;
-        const V gate = load<L>(gates + block * L);
-        for (int64_t i = 0; i < count; ++i) store<L>(values + i * L, load<L>(values + i * L) * gate);
+        scale(index, block, count, filtered + block * g.filtered_block + pixel * L);
       }
       project_all(index, pixel, count, filtered + pixel * L);
     }
@@ -246,13 +274,30 @@ struct Kernel {
       if (p.expand_filter > 1) fill_lines(image, row, own.lines);
       expand(source_of(image, row, own), panel, own.expanded + row * g.row);
     }
-    for (int64_t v = 0; v < vectors(panel, g.blocks); ++v) {
-      const int64_t block = panel * kPanel + v;
+    const int64_t first = panel * kPanel, count = vectors(panel, g.blocks);
+    for (int64_t v = 0; v < count; ++v) {
+      float* const to = filtered(index) + (first + v) * g.filtered_block;
       filter(
-          block, 0, p.out_height, own.zeros,
-          [&](int64_t at) { return own.expanded + v * g.block_rows + at * g.row; },
-          filtered(index) + block * g.filtered_block);
+          first + v, 0, p.out_height, own.zeros,
+          [&](int64_t at) { return own.expanded + v * g.block_rows + at * g.row; }, to);
+      if (p.squeezed_channels == 0) continue;
+      store<L>(plane_sums(index) + (first + v) * L, sum_of(to, p.out_pixels()) * per_pixel);
     }
+    if (p.squeezed_channels > 0) squeeze(index, panel, first, first + count, plane_sums(index));
+  }
+
+  // Of each image, when all of its panels are there: what is filtered, times its gates.
+  void scale_panels(const ThreadPool& pool) const {
+    pool.share(job.tiling.workers, p.batch * panels(), [&](int64_t index, int64_t begin, int64_t end) {
+      walk_runs(begin, end, panels(), [&](int64_t image, int64_t panel, int64_t count) {
+        finish_squeezed(image, squeezed(index));
+        const int64_t first = panel * kPanel, last = minimum(first + count * kPanel, g.blocks);
+        excite(image, first, last, squeezed(index));
+        for (int64_t block = first; block < last; ++block) {
+          scale(image, block, p.out_pixels(), filtered(image) + block * g.filtered_block);
+        }
+      });
+    });
   }
 
   void run(const ThreadPool& pool) const {
@@ -289,12 +334,12 @@ struct Kernel {
                    float* const filtered = is_whole ? own.filtered : this->filtered(band.image);
                    run_excited_band(band.image, band.begin, band.end, own, filtered, plane_sums(task));
                    if (!is_whole) continue;
-                   make_gates(task);
+                   make_gates(task, index);
                    project_excited(task, 0, p.out_pixels(), filtered);
                  }
                });
     if (is_whole) return;
-    for (int64_t image = 0; image < p.batch; ++image) make_gates(image);
+    for (int64_t image = 0; image < p.batch; ++image) make_gates(image, 0);
     const int64_t pixels = p.out_pixels();
     pool.share(job.tiling.workers, p.batch * pixels, [&](int64_t, int64_t begin, int64_t end) {
       walk_runs(begin, end, pixels, [&](int64_t image, int64_t pixel, int64_t count) {
@@ -318,6 +363,7 @@ struct Kernel {
       const Worker own = worker(index);
       for (int64_t task = begin; task < end; ++task) run_panel(task / panels(), task % panels(), own);
     });
+    if (p.squeezed_channels > 0) scale_panels(pool);
     // Pixels times panels, cut anywhere.
     const int64_t pixels = p.out_pixels();
     const auto project_some = [&](int64_t, int64_t begin, int64_t end) {

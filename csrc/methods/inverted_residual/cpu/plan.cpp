@@ -83,7 +83,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
   const int64_t strip_rows = strip_rows_of(p, divide_up(p.out_height, bands));
   const bool is_excited = p.squeezed_channels > 0;
   append(is_excited ? "excited" : "strips", {lanes, bands, strip_rows, std::min(threads, p.batch * bands)});
-  if (p.batch < threads && !is_excited) append("channels", {lanes, 0, p.out_height, threads});
+  if (p.batch < threads) append("channels", {lanes, 0, p.out_height, threads});
   return plans;
 }
 
