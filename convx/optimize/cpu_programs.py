@@ -1,4 +1,4 @@
-"""What a graph does on a CPU for each kind of input: its convolutions and blocks in chains of C++."""
+"""What a graph does on a CPU for each kind of input: its convolutions, blocks and means in chains of C++."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
 from convx.optimize.layers import FusedConv2d
+from convx.optimize.means import PlaneMeans
 
 _front = _libraries.front()
 
@@ -129,7 +130,7 @@ def _can_serve(network: nn.Module, tensors: Sequence[Any]) -> bool:
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a graph, and prepares its convolutions and blocks for tensors like those that come by."""
+    """Runs a graph, and prepares its convolutions, blocks and means for tensors like those that come by."""
 
     def __init__(self, network: fx.GraphModule, by_image: bool) -> None:
         super().__init__(network)
@@ -151,6 +152,9 @@ class _Recorder(fx.Interpreter):
         layer = self.fetch_attr(str(node.target))
         if isinstance(layer, Block) and not _has_hooks(layer):
             return self._link_block(node, layer)
+        if type(layer) is PlaneMeans and not _has_hooks(layer):
+            images = self.env[node.args[0]]  # type: ignore[index]
+            return _front.mean_link(images[:1] if self._by_image else images, layer.keeps_planes)  # type: ignore[union-attr]
         if (
             type(layer) is not FusedConv2d
             or node.kwargs

@@ -233,12 +233,34 @@ class Reader:
         if node.op == "call_function" and node.target is F.adaptive_avg_pool2d:
             of = bound(node, "input output_size")
             return of["input"] if of.get("output_size") in (1, (1, 1), [1, 1]) else None
-        if (node.op, node.target) in (("call_function", torch.mean), ("call_method", "mean")):
-            of = bound(node, "input dim keepdim")
-            dims = of.get("dim")
-            is_planes = isinstance(dims, (tuple, list)) and sorted(d % 4 for d in dims) == [2, 3]
-            return of["input"] if is_planes and of.get("keepdim") is True and len(of) == 3 else None
-        return None
+        return self._means(node, keepdim=True)
+
+    def flat_plane_means(self, node: fx.Node) -> fx.Node | None:
+        """The same without the pixels' dimensions."""
+        if not self._flattens(node):
+            return self._means(node, keepdim=False)
+        means = _first(node)
+        return self.plane_means(means) if len(means.users) == 1 else None
+
+    def _means(self, node: fx.Node, keepdim: bool) -> fx.Node | None:
+        if (node.op, node.target) not in (("call_function", torch.mean), ("call_method", "mean")):
+            return None
+        of = bound(node, "input dim keepdim")
+        dims = of.pop("dim", None)
+        is_planes = isinstance(dims, (tuple, list)) and sorted(d % 4 for d in dims) == [2, 3]
+        keeps = of.pop("keepdim", False)
+        return of["input"] if is_planes and keeps is keepdim and len(of) == 1 else None
+
+    def _flattens(self, node: fx.Node) -> bool:
+        """All but the batch."""
+        layer = self.layer(node)
+        if layer is not None:
+            is_flatten = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
+            return is_flatten and not _has_hooks(layer)
+        if (node.op, node.target) not in (("call_function", torch.flatten), ("call_method", "flatten")):
+            return False
+        of = bound(node, "input start_dim end_dim")
+        return (of.get("start_dim"), of.get("end_dim", -1)) == (1, -1) and isinstance(of["input"], fx.Node)
 
     def can_be_added(self, residual: fx.Node, node: fx.Node) -> bool:
         """Whether the two have one shape, with the example input."""

@@ -23,6 +23,7 @@ from convx.optimize.compiled import CompiledNetwork, can_inductor
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
+from convx.optimize.means import fuse_means
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
@@ -263,6 +264,7 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
+        fuse_means(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
     except Exception as error:  # whatever a model's own code raises when it is given a proxy

@@ -1,4 +1,5 @@
-// Layers and blocks on a CPU, each prepared for tensors like those of one call: what a chain is made of.
+// Layers, blocks and means of planes on a CPU, each prepared for tensors like those of one call: what a chain
+// is made of.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -39,5 +40,8 @@ pybind11::object convolution_link(pybind11::handle input, pybind11::handle weigh
 // problem: the input's, a kBlockCapsule. algorithm, packed: the plan, and the filters in its order.
 pybind11::object block_link(pybind11::handle input, const pybind11::capsule& problem,
                             const std::string& algorithm, pybind11::handle packed);
+
+// Each plane's mean, with planes of one pixel or without them: torch's own layer where it is null.
+pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
 
 }  // namespace convx::front

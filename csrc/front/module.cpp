@@ -29,6 +29,7 @@ PYBIND11_MODULE(_front, module) {
       .def("run", &Chain::run, py::call_guard<py::gil_scoped_release>());
   module.def("convolution_link", &convx::front::convolution_link);
   module.def("block_link", &convx::front::block_link);
+  module.def("mean_link", &convx::front::mean_link);
   module.def("conv2d", &convx::front::conv2d);
   module.def("register_derivative", &convx::front::register_derivative);
   module.def("state_of", &convx::front::state_of);

@@ -1,0 +1,40 @@
+"""Means of planes in a graph, with the flattening behind them, as one node."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from convx.optimize.graph import Reader
+
+
+class PlaneMeans(nn.Module):
+    """Of images (batch, channels, height, width): (batch, channels), or (batch, channels, 1, 1)."""
+
+    def __init__(self, keeps_planes: bool) -> None:
+        super().__init__()
+        self.keeps_planes = keeps_planes
+
+    def forward(self, input: Tensor) -> Tensor:
+        means = F.adaptive_avg_pool2d(input, 1)
+        return means if self.keeps_planes else means.flatten(1)
+
+
+def fuse_means(module: fx.GraphModule) -> None:
+    """Puts PlaneMeans in the place of what computes them."""
+    reader = Reader(module)
+    for node in reversed(list(module.graph.nodes)):  # what flattens means comes before them
+        flat, planes = reader.flat_plane_means(node), reader.plane_means(node)
+        input = flat or planes
+        if not isinstance(input, fx.Node) or len(getattr(input.meta.get("tensor_meta"), "shape", ())) != 4:
+            continue
+        if node.users:
+            name = f"plane_means_{node.name}"
+            module.add_submodule(name, PlaneMeans(keeps_planes=flat is None))
+            with module.graph.inserting_after(node):
+                made = module.graph.call_module(name, (input,))
+            made.meta = dict(node.meta)
+            node.replace_all_uses_with(made)
+        module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()

@@ -1,0 +1,96 @@
+// Means of planes, as networks have them before their classifier. torch's own call of so little work takes
+// several times as long where another core has just written what it reads: here a core reads the channels
+// that it has made.
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "front/calls.h"
+#include "front/link.h"
+
+namespace py = pybind11;
+
+namespace convx::front {
+namespace {
+
+constexpr int64_t kChannels = 32;  // that are summed at the same time: two cache lines of a pixel
+
+class MeanLink : public Link {
+ public:
+  MeanLink(const Tensor& input, bool keeps_planes, const KernelLibrary& of) {
+    input_sizes = input.sizes();
+    result_sizes = {input.size(0), input.size(1)};
+    if (keeps_planes) result_sizes.append({1, 1});
+    input_format = input.is_contiguous() ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    options = input.options();
+    library = &of;
+  }
+
+  void launch(Pointers pointers) const override {
+    const auto* const from = static_cast<const float*>(pointers.input);
+    auto* const to = static_cast<float*>(pointers.result);
+    const int64_t batch = input_sizes[0], channels = input_sizes[1];
+    if (input_format == at::MemoryFormat::Contiguous) {
+      at::parallel_for(0, batch * channels, grain(1), [&](int64_t begin, int64_t end) {
+        for (int64_t plane = begin; plane < end; ++plane) to[plane] = mean_of(from + plane * pixels());
+      });
+      return;
+    }
+    const int64_t blocks = (channels + kChannels - 1) / kChannels;
+    at::parallel_for(0, batch * blocks, grain(kChannels), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % blocks * kChannels, count = std::min(kChannels, channels - first);
+        const float* const values = from + task / blocks * channels * pixels() + first;
+        float* const means = to + task / blocks * channels + first;
+        // A count that is known is what makes vectors of it.
+        count == kChannels ? add_pixels(values, kChannels, means) : add_pixels(values, count, means);
+      }
+    });
+  }
+
+ private:
+  int64_t height() const { return input_sizes[2]; }
+  int64_t width() const { return input_sizes[3]; }
+  int64_t pixels() const { return height() * width(); }
+  // Tasks of so many planes that are worth a thread.
+  int64_t grain(int64_t planes) const { return std::max<int64_t>(1, 4096 / (planes * pixels())); }
+
+  // By rows: one long sum's rounding error grows with its length.
+  float mean_of(const float* plane) const {
+    float total = 0;
+    for (int64_t y = 0; y < height(); ++y) {
+      float row = 0;
+      for (int64_t x = 0; x < width(); ++x) row += plane[y * width() + x];
+      total += row;
+    }
+    return total / static_cast<float>(pixels());
+  }
+
+  inline __attribute__((always_inline)) void add_pixels(const float* pixel, int64_t count,
+                                                        float* means) const {
+    float total[kChannels] = {};
+    for (int64_t y = 0; y < height(); ++y) {
+      float row[kChannels] = {};
+      for (int64_t x = 0; x < width(); ++x, pixel += input_sizes[1]) {
+        for (int64_t c = 0; c < count; ++c) row[c] += pixel[c];
+      }
+      for (int64_t c = 0; c < count; ++c) total[c] += row[c];
+    }
+    for (int64_t c = 0; c < count; ++c) means[c] = total[c] / static_cast<float>(pixels());
+  }
+};
+
+}  // namespace
+
+py::object mean_link(py::handle input_object, bool keeps_planes) {
+  const Tensor& input = THPVariable_Unpack(input_object.ptr());
+  const KernelLibrary* const library = find_library(false);
+  const bool is_dense = input.dim() == 4 && input.numel() > 0 &&
+                        (input.is_contiguous() || input.is_contiguous(at::MemoryFormat::ChannelsLast));
+  if (!input.is_cpu() || library == nullptr || !is_usual() || !is_usual(input) || !is_dense ||
+      input.scalar_type() != at::kFloat) {
+    return py::none();
+  }
+  return py::cast(std::shared_ptr<Link>(new MeanLink(input, keeps_planes, *library)));
+}
+
+}  // namespace convx::front
