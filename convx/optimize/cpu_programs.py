@@ -108,7 +108,7 @@ class CpuPrograms:
     def _check_weights(self, network: nn.Module) -> None:
         """Programs hold packed filters."""
         if self._weights is None:
-            layers = (each for each in network.modules() if isinstance(each, FusedConv2d))
+            layers = (each for each in network.modules() if isinstance(each, (FusedConv2d, nn.Linear)))
             self._weights = [each._parameters for each in layers]  # type: ignore[misc]
         try:
             state = packed.state_of(self._weights)
@@ -149,18 +149,18 @@ class _Recorder(fx.Interpreter):
         return result
 
     def _link(self, node: fx.Node, result: Any) -> Any:
-        layer = self.fetch_attr(str(node.target))
-        if isinstance(layer, Block) and not _has_hooks(layer):
+        layer: Any = self.fetch_attr(str(node.target))
+        if _has_hooks(layer) or node.kwargs:
+            return None
+        if isinstance(layer, Block):
             return self._link_block(node, layer)
-        if type(layer) is PlaneMeans and not _has_hooks(layer):
+        front: Any = _front
+        if type(layer) is nn.Linear and not self._by_image:
+            return front.linear_link(self.env[node.args[0]], layer.weight, layer.bias)  # type: ignore[index]
+        if type(layer) is PlaneMeans:
             images = self.env[node.args[0]]  # type: ignore[index]
-            return _front.mean_link(images[:1] if self._by_image else images, layer.keeps_planes)  # type: ignore[union-attr]
-        if (
-            type(layer) is not FusedConv2d
-            or node.kwargs
-            or layer.padding_mode != "zeros"
-            or _has_hooks(layer)
-        ):
+            return front.mean_link(images[:1] if self._by_image else images, layer.keeps_planes)
+        if type(layer) is not FusedConv2d or layer.padding_mode != "zeros":
             return None
         images = [self.env[each] for each in node.args]  # type: ignore[index]
         if images[0].dim() != 4 or any(each.shape != result.shape for each in images[1:]):

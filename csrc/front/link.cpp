@@ -82,6 +82,10 @@ Tensor Link::run(const Tensor& /*input*/) const {
   throw std::logic_error("convx: this link is launched: it is none of torch's");
 }
 
+void Link::launch(Pointers /*pointers*/) const {
+  throw std::logic_error("convx: this link is run: it is torch's");
+}
+
 Tensor Link::dense(const Tensor& tensor) const {
   return front::dense(*library, tensor, input_format);
 }

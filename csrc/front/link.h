@@ -16,7 +16,7 @@ class Link {
   virtual bool is_torchs() const { return false; }
   virtual Tensor run(const Tensor& input) const;
   // pointers: input, result and the epilogue's residual.
-  virtual void launch(Pointers pointers) const = 0;
+  virtual void launch(Pointers pointers) const;
   // A tensor like the input, as the link reads it.
   Tensor dense(const Tensor& tensor) const;
 
@@ -27,7 +27,7 @@ class Link {
   const KernelLibrary* library = nullptr;
 };
 
-// Both are null where the call has to be made by its layer.
+// All are null where the call has to be made by its layer.
 
 // residual and packed, what PackedFilters keeps for the call, may be None; so may bias.
 pybind11::object convolution_link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias,
@@ -41,7 +41,10 @@ pybind11::object convolution_link(pybind11::handle input, pybind11::handle weigh
 pybind11::object block_link(pybind11::handle input, const pybind11::capsule& problem,
                             const std::string& algorithm, pybind11::handle packed);
 
-// Each plane's mean, with planes of one pixel or without them: torch's own layer where it is null.
+// Each plane's mean, with planes of one pixel or without them.
 pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
+
+// torch's own linear layer of a matrix. bias may be None.
+pybind11::object linear_link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias);
 
 }  // namespace convx::front

@@ -21,6 +21,7 @@ class MeanLink : public Link {
     result_sizes = {input.size(0), input.size(1)};
     if (keeps_planes) result_sizes.append({1, 1});
     input_format = input.is_contiguous() ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    result_format = keeps_planes ? input_format : at::MemoryFormat::Contiguous;
     options = input.options();
     library = &of;
   }
@@ -54,13 +55,18 @@ class MeanLink : public Link {
   // Tasks of so many planes that are worth a thread.
   int64_t grain(int64_t planes) const { return std::max<int64_t>(1, 4096 / (planes * pixels())); }
 
-  // By rows: one long sum's rounding error grows with its length.
+  // By rows, and by several sums of each: one long sum's rounding error grows with its length.
   float mean_of(const float* plane) const {
+    constexpr int kSums = 8;
     float total = 0;
-    for (int64_t y = 0; y < height(); ++y) {
-      float row = 0;
-      for (int64_t x = 0; x < width(); ++x) row += plane[y * width() + x];
-      total += row;
+    for (int64_t y = 0; y < height(); ++y, plane += width()) {
+      float sums[kSums] = {};
+      int64_t x = 0;
+      for (; x + kSums <= width(); x += kSums) {
+        for (int k = 0; k < kSums; ++k) sums[k] += plane[x + k];
+      }
+      for (; x < width(); ++x) sums[0] += plane[x];
+      total += ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
     }
     return total / static_cast<float>(pixels());
   }

@@ -152,7 +152,7 @@ def test_one_pixel_or_one_channel_is_in_both_layouts(layout: str) -> None:
         x = image(layout=layout, batch=batch)
         for _ in range(2):
             torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
-    assert _chains(optimized) == [2, 1, 1] or _chains(optimized) == [2, 2]
+    assert _chains(optimized) in ([3, 1, 1], [3, 2])  # the mean is in the first
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -68,6 +68,9 @@ def test_native_is_kept_within_two_percent() -> None:
     for native, winner in ((10.0, "native"), (10.5, "native"), (10.7, "depthwise/rows")):
         timings = {"native": profiler.Timing([native]), "depthwise/rows": profiler.Timing([10.4])}
         assert profiler.fastest(timings) == winner
+        assert profiler.fastest(timings, native_is=1.2) == "depthwise/rows"
+    timings = {"native": profiler.Timing([8.7]), "depthwise/rows": profiler.Timing([10.4])}
+    assert profiler.fastest(timings, native_is=1.2) == "native"
 
 
 def test_a_contender_that_fails_is_left_out() -> None:
