@@ -155,19 +155,17 @@ class _Recorder(fx.Interpreter):
         if isinstance(layer, Block):
             return self._link_block(node, layer)
         front: Any = _front
-        if type(layer) is nn.Linear and not self._by_image:
-            return front.linear_link(self.env[node.args[0]], layer.weight, layer.bias)  # type: ignore[index]
-        if type(layer) is PlaneMeans:
-            images = self.env[node.args[0]]  # type: ignore[index]
-            return front.mean_link(images[:1] if self._by_image else images, layer.keeps_planes)
-        if type(layer) is not FusedConv2d or layer.padding_mode != "zeros":
-            return None
         images = [self.env[each] for each in node.args]  # type: ignore[index]
-        if images[0].dim() != 4 or any(each.shape != result.shape for each in images[1:]):
+        if type(layer) is nn.Linear:
+            return None if self._by_image else front.linear_link(*images, layer.weight, layer.bias)
+        is_like = all(each.shape == result.shape for each in images[1:])  # what is added
+        if self._by_image:
+            images = [each[:1] for each in images]
+        if type(layer) is PlaneMeans:
+            return front.mean_link(*images, layer.keeps_planes)
+        if type(layer) is not FusedConv2d or layer.padding_mode != "zeros" or images[0].dim() != 4:
             return None
-        if not self._by_image:
-            return _link(layer, *images)
-        return _link(layer, *(each[:1] for each in images))
+        return _link(layer, *images) if is_like else None
 
     def _link_block(self, node: fx.Node, layer: Block) -> Any:
         """Blocks go over all images at once: what is between their layers stays in caches as it is."""

@@ -1,6 +1,5 @@
 // A classifier behind the means, by torch: it spares a call from Python.
 #include <ATen/Functions.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "front/calls.h"
@@ -15,9 +14,8 @@ class LinearLink : public Link {
  public:
   LinearLink(const Tensor& input, Tensor weight, std::optional<Tensor> bias, const KernelLibrary& of)
       : weight_(std::move(weight)), bias_(std::move(bias)) {
-    input_sizes = input.sizes(), result_sizes = {input.size(0), weight_.size(0)};
-    options = input.options();
-    library = &of;
+    read(input, of);
+    result_sizes = {input.size(0), weight_.size(0)};
   }
 
   bool is_torchs() const override { return true; }

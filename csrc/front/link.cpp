@@ -86,8 +86,22 @@ void Link::launch(Pointers /*pointers*/) const {
   throw std::logic_error("convx: this link is run: it is torch's");
 }
 
+void Link::read(const Tensor& input, const KernelLibrary& of) {
+  input_sizes = input.sizes();
+  if (!input.is_contiguous()) input_format = at::MemoryFormat::ChannelsLast;
+  options = input.options();
+  library = &of;
+}
+
 Tensor Link::dense(const Tensor& tensor) const {
   return front::dense(*library, tensor, input_format);
+}
+
+const KernelLibrary* library_of_images(const Tensor& images) {
+  const bool is_plain = images.is_cpu() && images.dim() == 4 && is_usual() && is_usual(images);
+  const bool is_dense = is_plain && images.numel() > 0 &&
+                        (images.is_contiguous() || images.is_contiguous(at::MemoryFormat::ChannelsLast));
+  return is_dense ? find_library(false) : nullptr;
 }
 
 py::object convolution_link(py::handle input, py::handle weight, py::handle bias, py::handle residual,

@@ -1,4 +1,4 @@
-// Layers, blocks and means of planes on a CPU, each prepared for tensors like those of one call: what a chain
+// Layers, blocks and pooling on a CPU, each prepared for tensors like those of one call: what a chain
 // is made of.
 #pragma once
 #include <pybind11/pybind11.h>
@@ -17,6 +17,8 @@ class Link {
   virtual Tensor run(const Tensor& input) const;
   // pointers: input, result and the epilogue's residual.
   virtual void launch(Pointers pointers) const;
+  // Of images, dense in either layout, or of a matrix: input_sizes, input_format, options and library.
+  void read(const Tensor& input, const KernelLibrary& of);
   // A tensor like the input, as the link reads it.
   Tensor dense(const Tensor& tensor) const;
 
@@ -40,6 +42,9 @@ pybind11::object convolution_link(pybind11::handle input, pybind11::handle weigh
 // problem: the input's, a kBlockCapsule. algorithm, packed: the plan, and the filters in its order.
 pybind11::object block_link(pybind11::handle input, const pybind11::capsule& problem,
                             const std::string& algorithm, pybind11::handle packed);
+
+// The library where images are usual ones on a CPU and dense in either layout; null otherwise.
+const KernelLibrary* library_of_images(const Tensor& images);
 
 // Each plane's mean, with planes of one pixel or without them.
 pybind11::object mean_link(pybind11::handle input, bool keeps_planes);

@@ -17,13 +17,10 @@ constexpr int64_t kChannels = 32;  // that are summed at the same time: two cach
 class MeanLink : public Link {
  public:
   MeanLink(const Tensor& input, bool keeps_planes, const KernelLibrary& of) {
-    input_sizes = input.sizes();
+    read(input, of);
     result_sizes = {input.size(0), input.size(1)};
     if (keeps_planes) result_sizes.append({1, 1});
-    input_format = input.is_contiguous() ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
     result_format = keeps_planes ? input_format : at::MemoryFormat::Contiguous;
-    options = input.options();
-    library = &of;
   }
 
   void launch(Pointers pointers) const override {
@@ -89,13 +86,8 @@ class MeanLink : public Link {
 
 py::object mean_link(py::handle input_object, bool keeps_planes) {
   const Tensor& input = THPVariable_Unpack(input_object.ptr());
-  const KernelLibrary* const library = find_library(false);
-  const bool is_dense = input.dim() == 4 && input.numel() > 0 &&
-                        (input.is_contiguous() || input.is_contiguous(at::MemoryFormat::ChannelsLast));
-  if (!input.is_cpu() || library == nullptr || !is_usual() || !is_usual(input) || !is_dense ||
-      input.scalar_type() != at::kFloat) {
-    return py::none();
-  }
+  const KernelLibrary* const library = library_of_images(input);
+  if (library == nullptr || input.scalar_type() != at::kFloat) return py::none();
   return py::cast(std::shared_ptr<Link>(new MeanLink(input, keeps_planes, *library)));
 }
 
