@@ -17,8 +17,7 @@ from convx._blocks import Block
 from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
-from convx.optimize.layers import FusedConv2d
-from convx.optimize.means import PlaneMeans
+from convx.optimize.layers import FusedConv2d, PlaneMeans
 
 _front = _libraries.front()
 
@@ -37,7 +36,8 @@ class _Step:
 class _Program:
     inputs: tuple[fx.Node, ...]
     steps: list[_Step]
-    bytes: int  # of the memory that its chains work in
+    bytes: int = 0  # of the memory that its chains work in
+    result: fx.Node | None = None  # where that is one value, and not made by the last step
 
 
 class CpuPrograms:
@@ -93,7 +93,7 @@ class CpuPrograms:
             values.update(zip(step.results, results, strict=True))
             for each in step.done:
                 del values[each]
-        return values.popitem()[1]
+        return values.popitem()[1] if program.result is None else values[program.result]
 
     def _record(self, key: Any, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
         while len(self._programs) >= self._MOST:
@@ -179,7 +179,7 @@ class _Recorder(fx.Interpreter):
     def program(self) -> _Program:
         self.env.clear()
         last_use = {used: node for node in self._nodes for used in node.all_input_nodes}
-        program = _Program(tuple(node for node in self._nodes if node.op == "placeholder"), [], 0)
+        program = _Program(tuple(node for node in self._nodes if node.op == "placeholder"), [])
         run: list[fx.Node] = []
         for node in self._nodes:
             if run and (node not in self._links or self._batches[node] != self._batches[run[0]]):
@@ -187,6 +187,8 @@ class _Recorder(fx.Interpreter):
                 run = []
             if node in self._links:
                 run.append(node)
+            elif node.op == "output" and isinstance(node.args[0], fx.Node):
+                program.result = node.args[0]
             elif node.op != "placeholder":
                 program.steps.append(self._called(node, last_use))
         return program

@@ -17,6 +17,7 @@ from convx._blocks import Block
 from convx.convert import cannot_swap
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
+from convx.optimize.layers import PlaneMeans
 
 _CALLS = ("call_module", "call_function", "call_method")
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
@@ -327,6 +328,7 @@ class Reader:
         if layer is not None:
             kinds = (
                 Block,
+                PlaneMeans,
                 nn.Conv2d,
                 nn.BatchNorm2d,
                 nn.MaxPool2d,

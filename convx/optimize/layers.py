@@ -1,16 +1,19 @@
-"""The convolution layer of optimized models."""
+"""The layers of optimized models."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import convx.nn
-from convx import functional
+from convx import _libraries, functional
 from convx._errors import InvalidArgument
 from convx.optimize.folding import Norm, folded
+
+_front = _libraries.front()
 
 
 class FusedConv2d(convx.nn.Conv2d):
@@ -80,6 +83,22 @@ class FusedConv2d(convx.nn.Conv2d):
             return super().extra_repr()
         place = "after" if self.residual_after_activation else "before"
         return f"{super().extra_repr()}, residual {place} the activation"
+
+
+class PlaneMeans(nn.Module):
+    """Of images (batch, channels, height, width): (batch, channels), or (batch, channels, 1, 1)."""
+
+    def __init__(self, keeps_planes: bool) -> None:
+        super().__init__()
+        self.keeps_planes = keeps_planes
+
+    def forward(self, input: Tensor) -> Tensor:
+        if _front is not None and input.device.type == "cpu" and not torch.compiler.is_compiling():
+            found: Tensor | None = _front.plane_means(input, self.keeps_planes)
+            if found is not None:
+                return found
+        means = F.adaptive_avg_pool2d(input, 1)
+        return means if self.keeps_planes else means.flatten(1)
 
 
 def _parameters(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[nn.Parameter, nn.Parameter]:

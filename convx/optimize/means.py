@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import fx
 
 from convx.optimize.graph import Reader
-
-
-class PlaneMeans(nn.Module):
-    """Of images (batch, channels, height, width): (batch, channels), or (batch, channels, 1, 1)."""
-
-    def __init__(self, keeps_planes: bool) -> None:
-        super().__init__()
-        self.keeps_planes = keeps_planes
-
-    def forward(self, input: Tensor) -> Tensor:
-        means = F.adaptive_avg_pool2d(input, 1)
-        return means if self.keeps_planes else means.flatten(1)
+from convx.optimize.layers import PlaneMeans
 
 
 def fuse_means(module: fx.GraphModule) -> None:

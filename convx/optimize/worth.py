@@ -11,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from convx._blocks import Block
 from convx.optimize.graph import Reader
-from convx.optimize.means import PlaneMeans
+from convx.optimize.layers import PlaneMeans
 from convx.optimize.report import FusionReport
 
 _LEAST_REST = 0.2  # of a call's time, that convolutions do not take

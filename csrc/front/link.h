@@ -48,6 +48,8 @@ const KernelLibrary* library_of_images(const Tensor& images);
 
 // Each plane's mean, with planes of one pixel or without them.
 pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
+// The same by a call: bit for bit what the link gives. None where it would be null, or a gradient is wanted.
+std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes);
 
 // torch's own linear layer of a matrix. bias may be None.
 pybind11::object linear_link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias);

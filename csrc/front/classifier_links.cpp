@@ -1,7 +1,8 @@
-// Means of planes, as networks have them before their classifier. torch's own call of so little work takes
-// several times as long where another core has just written what it reads: here a core reads the channels
-// that it has made.
+// What networks of convolutions end with: means of planes, and a linear layer.
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "front/calls.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int64_t kChannels = 32;  // that are summed at the same time: two cache lines of a pixel
 
+// torch's own call of so little work takes several times as long where another core has just written what it
+// reads: here a core reads the channels that it has made.
 class MeanLink : public Link {
  public:
   MeanLink(const Tensor& input, bool keeps_planes, const KernelLibrary& of) {
@@ -82,6 +85,23 @@ class MeanLink : public Link {
   }
 };
 
+// By torch: it spares a call from Python.
+class LinearLink : public Link {
+ public:
+  LinearLink(const Tensor& input, Tensor weight, std::optional<Tensor> bias, const KernelLibrary& of)
+      : weight_(std::move(weight)), bias_(std::move(bias)) {
+    read(input, of);
+    result_sizes = {input.size(0), weight_.size(0)};
+  }
+
+  bool is_torchs() const override { return true; }
+  Tensor run(const Tensor& input) const override { return at::linear(input, weight_, bias_); }
+
+ private:
+  Tensor weight_;
+  std::optional<Tensor> bias_;
+};
+
 }  // namespace
 
 py::object mean_link(py::handle input_object, bool keeps_planes) {
@@ -89,6 +109,29 @@ py::object mean_link(py::handle input_object, bool keeps_planes) {
   const KernelLibrary* const library = library_of_images(input);
   if (library == nullptr || input.scalar_type() != at::kFloat) return py::none();
   return py::cast(std::shared_ptr<Link>(new MeanLink(input, keeps_planes, *library)));
+}
+
+std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes) {
+  const KernelLibrary* const library = library_of_images(input);
+  const bool wants_gradient = input.requires_grad() && at::GradMode::is_enabled();
+  if (library == nullptr || input.scalar_type() != at::kFloat || wants_gradient) return std::nullopt;
+  const MeanLink link(input, keeps_planes, *library);
+  Tensor means = at::empty(link.result_sizes, link.options, link.result_format);
+  Pointers pointers;
+  pointers.input = input.const_data_ptr(), pointers.result = means.mutable_data_ptr();
+  link.launch(pointers);
+  return means;
+}
+
+py::object linear_link(py::handle input_object, py::handle weight, py::handle bias) {
+  const Tensor& input = THPVariable_Unpack(input_object.ptr());
+  const std::optional<Operands> operands = usual_operands(input_object, weight, bias);
+  const KernelLibrary* const library = find_library(false);
+  const bool is_matrix = input.dim() == 2 && input.is_cpu() && input.is_contiguous();
+  if (library == nullptr || !is_matrix || !operands || operands->key.wanted != 0 || operands->key.autocast) {
+    return py::none();
+  }
+  return py::cast(std::shared_ptr<Link>(new LinearLink(input, operands->weight, operands->bias, *library)));
 }
 
 }  // namespace convx::front
