@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -50,8 +51,12 @@ class Correction:
     weights: Array
     reach: float
 
+    @cached_property
+    def places(self) -> Array:
+        return places(self.problems)
+
     def factors(self, problems: Sequence[Problem]) -> Array:
-        away = distances(places(problems), places(self.problems))
+        away = distances(places(problems), self.places)
         return np.asarray(np.exp(np.exp(-away / self.reach) @ self.weights))
 
 

@@ -135,9 +135,9 @@ def model_for(
     are allowed either."""
     for series in (key, replace(key, tf32=False)):
         if model := models.get(series):
-            problems = model.correction.problems
-            farthest = 2.0 if len(problems) < 30 else 3.5
-            nearest = distances(places([problem]), places(problems)).min()
+            known = model.correction.places
+            farthest = 2.0 if len(known) < 30 else 3.5
+            nearest = distances(places([problem]), known).min()
             if nearest <= farthest:
                 return model, nearest
     return None, np.inf
