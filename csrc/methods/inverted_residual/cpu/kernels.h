@@ -223,15 +223,19 @@ struct Kernel {
     }
   }
 
+  // Gates of some blocks: row by row of the matrix, as it lies in memory.
   void excite(int64_t index, int64_t begin, int64_t end, const float* squeezed) const {
     float* const to = gates(index);
-    for (int64_t block = begin; block < end; ++block) {
-      const float* const column = job.packed + g.excite_at + block * L;
-      V sum = load<L>(job.packed + g.excite_bias_at + block * L);
-      for (int64_t s = 0; s < p.squeezed_channels; ++s) {
-        sum += load<L>(column + s * g.blocks * L) * broadcast<V>(squeezed[s]);
+    const float *const bias = job.packed + g.excite_bias_at, *row = job.packed + g.excite_at;
+    for (int64_t i = begin * L; i < end * L; i += L) store<L>(to + i, load<L>(bias + i));
+    for (int64_t s = 0; s < p.squeezed_channels; ++s, row += g.blocks * L) {
+      const V value = broadcast<V>(squeezed[s]);
+      for (int64_t i = begin * L; i < end * L; i += L) {
+        store<L>(to + i, load<L>(to + i) + load<L>(row + i) * value);
       }
-      store<L>(to + block * L, gate_of<float, L>(sum, p.gate));
+    }
+    for (int64_t i = begin * L; i < end * L; i += L) {
+      store<L>(to + i, gate_of<float, L>(load<L>(to + i), p.gate));
     }
   }
 
