@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.fx import Proxy
 
 from convx import functional
@@ -87,10 +87,15 @@ class _RunByConvx(torch.nn.modules.conv._ConvNd):
             return _one_node(self, input)  # type: ignore[no-any-return]
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        packed = self._packed
+    def _filters_of_call(self) -> PackedFilters | None:
+        """Where a call keeps them: nowhere while it is recorded, which is to have no side effects."""
+        packed = None if is_compiling() else self._packed
         if packed is not None:
             packed.keeps = not self.training
+        return packed
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        packed = self._filters_of_call()
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             if isinstance(input, Tensor):

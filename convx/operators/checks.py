@@ -70,12 +70,27 @@ def output_size(
     if None in sizes:  # filters of one tap that fit into whatever there is
         sizes = [max(groups, 1), _LARGE, _LARGE, max(groups, 1), 1, 1, 1]
     core().output_size((batch or 0, *sizes[:3]), sizes[3:], stride, padding, dilation, groups)
-    size = [input_size[0], weight_size[0]]
+    return [
+        input_size[0],
+        weight_size[0],
+        *plane_size(input_size[2:], weight_size[2:], stride, padding, dilation),
+    ]
+
+
+def plane_size(
+    size: Sequence[Any],
+    taps: Sequence[Any],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Any]:
+    """Height and width of the output, of those of the input and the filter."""
+    found = []
     for axis in range(2):
-        padded = input_size[2 + axis] + padding[2 * axis] + padding[2 * axis + 1]
-        reach = dilation[axis] * (weight_size[2 + axis] - 1) + 1
-        size.append((padded - reach) // stride[axis] + 1)
-    return size
+        padded = size[axis] + padding[2 * axis] + padding[2 * axis + 1]
+        reach = dilation[axis] * (taps[axis] - 1) + 1
+        found.append((padded - reach) // stride[axis] + 1)
+    return found
 
 
 def _known(size: Any) -> int | None:

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 import convx.nn
 from convx import _libraries, functional
+from convx._arguments import padding_2d, pair
 from convx._errors import InvalidArgument
+from convx.operators.checks import plane_size
 from convx.optimize.folding import Norm, folded
 
 _front = _libraries.front()
@@ -57,26 +59,44 @@ class FusedConv2d(convx.nn.Conv2d):
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         if residual is None:
             return super().forward(input)
-        packed = self._packed
-        if packed is not None:
-            packed.keeps = not self.training
-        after = self.residual_after_activation
-        rest: Any = (self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        choice = {"algorithm": self.algorithm, "packed": packed}
+        # What is recorded has the call that fails, too: it is not to be made.
+        if torch.compiler.is_compiling() and not self._fits(residual, input):
+            return self._then_adds(residual, input)
         try:
-            return functional.conv2d(
-                input,
-                *rest,
-                activation=self.activation,
-                residual=residual,
-                residual_after_activation=after,
-                **choice,  # type: ignore[arg-type]
-            )
+            return self._convolve(input, self.activation, residual)
         except InvalidArgument:  # of another shape or dtype than with the example input: torch adds it
-            first = self.activation if after else "none"
-            output = functional.conv2d(input, *rest, activation=first, **choice) + residual  # type: ignore[arg-type]
-            activates = not after and self.activation != "none"
-            return getattr(nn.functional, self.activation)(output) if activates else output
+            return self._then_adds(residual, input)
+
+    def _convolve(self, input: Tensor, activation: str, residual: Tensor | None = None) -> Tensor:
+        return functional.conv2d(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            activation=activation,
+            algorithm=self.algorithm,
+            packed=self._filters_of_call(),
+            residual=residual,
+            residual_after_activation=residual is not None and self.residual_after_activation,
+        )
+
+    def _fits(self, residual: Tensor, input: Tensor) -> bool:
+        """Whether the operator adds it."""
+        if residual.dtype != input.dtype or residual.dim() != input.dim():
+            return False
+        stride, dilation = pair("stride", self.stride), pair("dilation", self.dilation)
+        padding = padding_2d(self.padding, self.weight.shape, stride, dilation)
+        plane = plane_size(input.shape[-2:], self.kernel_size, stride, padding, dilation)
+        return tuple(residual.shape) == (*input.shape[:-3], self.out_channels, *plane)
+
+    def _then_adds(self, residual: Tensor, input: Tensor) -> Tensor:
+        after = self.residual_after_activation
+        output = self._convolve(input, self.activation if after else "none") + residual
+        activates = not after and self.activation != "none"
+        return getattr(nn.functional, self.activation)(output) if activates else output
 
     def extra_repr(self) -> str:
         if not self.adds_residual:
