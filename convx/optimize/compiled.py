@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.overrides import TorchFunctionMode
 from torch.utils._triton import has_triton
 
-from convx._arguments import tf32_setting
+from convx import functional
+from convx._arguments import DTYPES, tf32_setting
 from convx._errors import reason_of
 from convx.compile.watch import CompiledGraph, watched
 from convx.dispatch.situation import Situation, situation
@@ -23,6 +25,10 @@ from convx.optimize.inputs import tensors_in
 _compiling = threading.RLock()  # torch.compile refuses calls while another thread compiles
 _IS_TRACED = "using FX to symbolically trace"  # what it says then
 _MOST = 8  # kinds of input that are compiled, as many as torch.compile takes of one function
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    torch.conv1d: functional.conv1d,
+    torch.conv2d: functional.conv2d,
+}
 
 
 class CompiledNetwork:
@@ -31,7 +37,8 @@ class CompiledNetwork:
 
     What is not compiled is run layer by layer: calls that autograd, torch.compile or torch.func look into,
     those under autocast, kinds of input past the eighth, and those that could not be compiled; on CPUs also
-    calls while another thread compiles.
+    calls while another thread compiles. torch.export gets convx's operators in the place of convolutions,
+    for what it makes meets no backend that would put them there.
     """
 
     def __init__(self) -> None:
@@ -72,6 +79,12 @@ class CompiledNetwork:
                 warnings.warn(f"the network is run layer by layer: {reason_of(error)}", stacklevel=2)
             return result
 
+    @staticmethod
+    def exported(network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
+        """A call that torch.export records."""
+        with _ByConvx():
+            return network(*tensors)
+
     def compile(self, network: fx.GraphModule, tensors: Sequence[Tensor]) -> Any:
         """A call that may be the first of its kind; raises where it can't be compiled."""
         kind = self._kind(tensors)
@@ -104,6 +117,16 @@ class CompiledNetwork:
             torch.are_deterministic_algorithms_enabled(),
             *((each.shape, each.stride(), each.dtype, each.device, each.is_inference()) for each in tensors),
         )
+
+
+class _ByConvx(TorchFunctionMode):
+    """Has torch's convolutions done by convx's operators, where those know the dtype."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in _OPERATORS and all(each.dtype in DTYPES for each in tensors_in(args, kwargs)):
+            function = _OPERATORS[function]
+        return function(*args, **kwargs)
 
 
 def _own(network: fx.GraphModule) -> Callable[..., Any]:

@@ -108,6 +108,8 @@ class OptimizedModel(nn.Module):
         return Prepared(inputs, lambda *args: _in_layout(self._call(args, {}), given))
 
     def _call(self, args: Any, kwargs: Any) -> Any:
+        if self.compiled is not None and torch.compiler.is_exporting():
+            return self.compiled.exported(self.network, args)  # type: ignore[arg-type]
         if kwargs or torch.compiler.is_compiling():
             return self.network(*args, **kwargs)
         if self.compiled is not None:

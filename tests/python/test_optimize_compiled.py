@@ -303,8 +303,11 @@ def test_what_is_not_compiled_is_run_layer_by_layer() -> None:
     close(torch.func.vmap(optimized)(stacked), torch.stack([model(x), model(2 * x)]))
     outer = torch.compile(lambda x: 2 * optimized(x), backend="aot_eager", fullgraph=True)
     close(outer(x), 2 * model(x))
-    exported = torch.export.export(optimized, (x,)).module()
-    close(exported(x), model(x))
+    for strict in (False, True):  # no backend puts convx's operators into what is exported
+        program = torch.export.export(optimized, (x,), strict=strict)
+        targets = {node.target for node in program.graph.nodes}
+        assert torch.ops.convx.conv2d.default in targets and torch.ops.aten.conv2d.default not in targets
+        close(program.module()(x), model(x))
     assert graphs_of(optimized) == before
     with torch.inference_mode():
         within = image()
