@@ -122,7 +122,7 @@ def record_calls(
         weight: Any = layer.weight
         if rank == 3 and input.dim() == 3:
             input, weight = input.unsqueeze(2), weight.unsqueeze(2)
-        if input.dim() == 4:
+        if input.dim() in (4, 5):  # images, and volumes, which are left with a reason
             call = Call.of(input, weight)
             if call not in calls[layer]:
                 calls[layer].append(call)

@@ -184,6 +184,10 @@ def test_other_convolutions_are_converted() -> None:
     model = nn.Sequential(nn.Conv1d(4, 4, 3, groups=4), nn.BatchNorm1d(4), nn.ReLU())
     optimized = convx.optimize(model.eval(), torch.randn(2, 4, 20))
     assert fused(optimized) == [()] and type(optimized.network.get_submodule("0")) is convx.nn.Conv1d
+    volumes = Model(
+        lambda own, x: own.conv(x[:, None]), conv=nn.Conv3d(1, 2, 3)
+    )  # of a layer without layouts
+    assert "Conv3d" in optimized_agrees(volumes, image()).report.rows[0].reason  # type: ignore[union-attr]
     transposed = nn.Sequential(nn.ConvTranspose2d(12, 12, 3))
     report = convx.optimize(transposed, image()).report
     assert report is not None and "ConvTranspose2d" in report.rows[0].reason and report.left == report.rows
