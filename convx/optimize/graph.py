@@ -54,6 +54,7 @@ _FRESH: frozenset[Any] = frozenset(
         *(operator.add, operator.sub, operator.mul, operator.truediv),
         *(torch.add, torch.sub, torch.mul, torch.cat),
         *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
+        *(torch.zeros, torch.ones, torch.empty, torch.full, torch.arange, torch.zeros_like, torch.ones_like),
     )
 )
 
@@ -313,8 +314,11 @@ class Reader:
         if node.op != "call_function":
             return False
         name = getattr(node.target, "__name__", "")
-        in_place = name.endswith("_") or (name.startswith("i") and hasattr(operator, f"__{name}__"))
-        return in_place or name == "setitem" or _is_told_in_place(node) or "out" in node.kwargs
+        if getattr(operator, name, None) is node.target:  # `iadd`, but neither `and_` nor `invert`
+            in_place = name.startswith("i") and hasattr(operator, f"__{name[1:]}__")
+        else:
+            in_place = name.endswith("_") or node.kwargs.get("out") is not None or _is_told_in_place(node)
+        return in_place or name == "setitem"
 
     @staticmethod
     def written(node: fx.Node) -> fx.Node | None:

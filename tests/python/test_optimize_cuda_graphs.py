@@ -53,6 +53,17 @@ def drops_in_place(model: Any, x: Tensor) -> Tensor:
     return model.drop(x.flatten(1))  # type: ignore[no-any-return]
 
 
+def writes_to_nothing(model: Any, x: Tensor) -> Tensor:
+    y = F.normalize(model.first(x))
+    return y.masked_fill(~(y > 0) & (x > 0), 0.0)
+
+
+def writes_to_what_is_new(model: Any, x: Tensor) -> Tensor:
+    mask = torch.zeros((1, x.shape[2], 1))
+    mask[:, :5].fill_(1)
+    return model.first(x) * mask  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(
     ("run", "effects"),
     [
@@ -62,6 +73,8 @@ def drops_in_place(model: Any, x: Tensor) -> Tensor:
         (writes_to_its_own, False),
         (writes_to_a_view_of_its_own, False),
         (drops_in_place, False),
+        (writes_to_nothing, False),
+        (writes_to_what_is_new, False),
     ],
 )
 def test_calls_with_effects_are_no_cuda_graphs(run: Callable[[Any, Tensor], Tensor], effects: bool) -> None:
