@@ -8,6 +8,7 @@ from torch import Tensor, fx
 from convx.optimize.chains import Chain, grow
 from convx.optimize.graph import Convolution, Reader
 from convx.optimize.layers import FusedConv2d
+from convx.optimize.naming import free_name
 
 
 def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
@@ -43,7 +44,7 @@ def _replace(module: fx.GraphModule, chain: Chain[Convolution, Tensor]) -> str:
             chain.residual is not None,
             chain.residual_after_activation,
         )
-    name = _free_name(module, convolution)
+    name = free_name(module, convolution.name, [convolution.node])
     module.add_submodule(name, layer)
     arguments = (convolution.input,) if chain.residual is None else (convolution.input, chain.residual)
     with module.graph.inserting_after(chain.last):
@@ -53,18 +54,3 @@ def _replace(module: fx.GraphModule, chain: Chain[Convolution, Tensor]) -> str:
     for node in reversed(chain.nodes):
         module.graph.erase_node(node)
     return name
-
-
-def _free_name(module: fx.GraphModule, convolution: Convolution) -> str:
-    """The layer's own, unless the layer is called elsewhere too, or something of it is read."""
-    uses = [
-        node
-        for node in module.graph.nodes
-        if node.op in ("call_module", "get_attr") and f"{node.target}.".startswith(f"{convolution.name}.")
-    ]
-    if uses == [convolution.node]:
-        return convolution.name
-    names = {name for name, _ in module.named_modules()}
-    return next(
-        name for number in range(len(names) + 1) if (name := f"{convolution.name}_{number}") not in names
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 import convx.nn
 from convx._blocks import Block
 from convx.convert import cannot_swap
+from convx.optimize.branches import BranchTracer
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
 from convx.optimize.layers import PlaneMeans
@@ -53,13 +54,13 @@ _FRESH: frozenset[Any] = frozenset(
     (
         *(operator.add, operator.sub, operator.mul, operator.truediv),
         *(torch.add, torch.sub, torch.mul, torch.cat),
-        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
         *(torch.zeros, torch.ones, torch.empty, torch.full, torch.arange, torch.zeros_like, torch.ones_like),
+        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
     )
 )
 
 
-class _Tracer(fx.Tracer):
+class _Tracer(BranchTracer):
     """torch's own layers stay modules, as convx's do; what others made of them is looked into."""
 
     proxy_buffer_attributes = True  # what is done to buffers is seen too
@@ -69,9 +70,10 @@ class _Tracer(fx.Tracer):
         return package in ("torch", "convx") and not isinstance(module, nn.Sequential)
 
 
-def trace(model: nn.Module, inputs: Inputs) -> fx.GraphModule:
-    """A module of the tensors of such calls alone. Raises what fx raises where it can't follow the model."""
-    tracer = _Tracer()
+def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> fx.GraphModule:
+    """A module of the tensors of such calls alone, which decides by sizes as for the example. Raises what fx
+    raises where it can't follow the model."""
+    tracer = _Tracer(example)
     if "forward" in vars(model):
         raise TypeError("the model's forward was replaced on the instance")
     for name, module in model.named_modules():

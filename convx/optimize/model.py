@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
 from convx._blocks import InvertedResidual
+from convx.optimize.branches import OtherBranch
 from convx.optimize.compiled import CompiledNetwork
 from convx.optimize.cpu_programs import CpuPrograms
 from convx.optimize.cuda_graphs import CudaGraphs, Prepared
@@ -40,6 +41,8 @@ class OptimizedModel(nn.Module):
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
             not follow it.
+        otherwise: the converted layers, one by one, for sizes by which the model decides otherwise than for
+            the example input; None of a model that decides nothing by sizes.
         report: convx.OptimizationReport.
         compiled: what runs network by inductor, with convx's convolutions; None where that is not taken.
         choices: measured times by which layers take their plans; those who load a pickle take them too, on a
@@ -55,9 +58,12 @@ class OptimizedModel(nn.Module):
         compiled: CompiledNetwork | None = None,
         *,
         by_image: bool = False,
+        otherwise: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.network = network
+        self.register_module("otherwise", otherwise)
+        self._others: set[Any] = set()  # sizes that it is for
         self.layout = layout
         self.report: OptimizationReport | None = None
         self.choices: tuple[Record, ...] = ()
@@ -74,8 +80,15 @@ class OptimizedModel(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        for name, made in (("compiled", None), ("programs", CpuPrograms()), ("_takes_either", ())):
-            self.__dict__.setdefault(name, made)  # pickles of older versions have none
+        self._modules.setdefault("otherwise", None)  # pickles of older versions have none of these
+        made: dict[str, Any] = {
+            "compiled": None,
+            "programs": CpuPrograms(),
+            "_takes_either": (),
+            "_others": set(),
+        }
+        for name, value in made.items():
+            self.__dict__.setdefault(name, value)
         for each in self.choices:
             if records.is_of_here(each) and not records.is_remembered(each):
                 records.restore(each)
@@ -84,9 +97,16 @@ class OptimizedModel(nn.Module):
         if self._inputs is None:
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
-        if self.graphs.can_serve(tensors):
-            return self.graphs.call(self.network, self._prepared, tensors)
-        return self._run(*tensors)
+        otherwise: Any = self.otherwise
+        if otherwise is not None and _sizes(tensors) in self._others:
+            return otherwise(*args, **kwargs)
+        try:
+            if self.graphs.can_serve(tensors):
+                return self.graphs.call(self.network, self._prepared, tensors)
+            return self._run(*tensors)
+        except OtherBranch:
+            self._others.add(_sizes(tensors))
+            return otherwise(*args, **kwargs)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:
@@ -160,6 +180,10 @@ class OptimizedModel(nn.Module):
     def _forget(self) -> None:
         self.graphs.forget()
         self.programs.forget()
+
+
+def _sizes(tensors: Sequence[Tensor]) -> tuple[torch.Size, ...]:
+    return tuple(each.shape for each in tensors)
 
 
 def is_channels_last_image(value: Any) -> bool:

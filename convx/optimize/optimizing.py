@@ -18,8 +18,10 @@ from convx._blocks import Block
 from convx._errors import InvalidArgument, reason_of
 from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
+from convx.optimize.branches import has_branches
 from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
+from convx.optimize.constants import make_convolutions
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
@@ -37,7 +39,9 @@ _GAIN = 1.03  # that another candidate than the first has to have, which is what
 _TURNS = 9
 _OWN = "torch's own layers"
 _UNCOMPILED, _COMPILED = "uncompiled", "compiled"
-_CANNOT_BE_COMPILED = "torch.fx can't follow the model, or a call leaves something changed"
+_CANNOT_BE_COMPILED = (
+    "torch.fx can't follow the model, or it decides by sizes, or a call leaves something changed"
+)
 _TORCH_IS_FASTER = "torch's own layers take less time together"
 
 
@@ -181,14 +185,19 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
+    can_compile = can_repeat and network.otherwise is None
     graphs = asked.cuda_graphs if can_repeat else 0
     layouts = _candidates(asked.layout, args, kwargs)
+    otherwise = network.otherwise
     candidates = {
-        name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs) for name in layouts
+        name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs, otherwise=otherwise)
+        for name in layouts
     }
     if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
         by_image = {
-            f"{name} by image": OptimizedModel(each.network, network.inputs, name, graphs, by_image=True)
+            f"{name} by image": OptimizedModel(
+                each.network, network.inputs, name, graphs, by_image=True, otherwise=otherwise
+            )
             for name, each in candidates.items()
         }
         if _runs_on_one_image(next(iter(by_image.values())), args, kwargs):
@@ -198,8 +207,8 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
             each.choices = choose(each.network, *given(each, args, kwargs))
     own = None
     if network.inputs is not None:
-        own = trace(copy.deepcopy(native), network.inputs)
-        candidates[_OWN] = OptimizedModel(own, network.inputs, "as given", graphs)
+        own = trace(copy.deepcopy(native), network.inputs, network.inputs.tensors(args, kwargs))
+        candidates[_OWN] = OptimizedModel(own, network.inputs, "as given", graphs, otherwise=otherwise)
     models: dict[str, nn.Module] = {"native": native, **candidates}
     times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
     chosen = _choose(times, list(candidates))
@@ -209,10 +218,10 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     found = _Found(candidates[chosen], told, times["native"], times[chosen])
     fused = min(layouts, key=lambda name: times[name])
     is_tried = asked.compile is True
-    if asked.compile == "auto" and asked.tune and can_repeat and can_inductor(args, kwargs):
+    if asked.compile == "auto" and asked.tune and can_compile and can_inductor(args, kwargs):
         rows = rows_of(candidates[fused], network, args, kwargs)
         is_tried = could_gain(candidates[fused].network, rows, times[fused])
-    if is_tried and not can_repeat:
+    if is_tried and not can_compile:
         return replace(found, not_compiled=_CANNOT_BE_COMPILED)
     return replace(found, to_compile=own, choices=candidates[fused].choices) if is_tried else found
 
@@ -258,9 +267,14 @@ def _uncompiled(model: nn.Module) -> nn.Module:
 
 
 def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> Network:
+    unfused = copy.deepcopy(model)
     try:
         inputs = Inputs(model, args, kwargs)
-        module = trace(copy.deepcopy(model), inputs)
+        module = trace(unfused, inputs, inputs.tensors(args, kwargs))
+        decides = has_branches(module)
+        if decides and Reader(module).has_effects():
+            raise TypeError("it decides by sizes, and a call leaves something changed")
+        make_convolutions(module)
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
@@ -274,7 +288,9 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         convert_(converted)
         return Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    return Network(module, inputs, fused, names=names)
+    if decides:
+        convert_(unfused)
+    return Network(module, inputs, fused, names=names, otherwise=unfused if decides else None)
 
 
 def _can_be_one_kernel(block: Block, input: Any) -> bool:
@@ -300,7 +316,10 @@ def _moved(module: nn.Module, layout: str) -> nn.Module:
     """With filters in the layout."""
     if layout not in FORMATS:
         return module
-    moved: nn.Module = copy.deepcopy(module).to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
+    moved = copy.deepcopy(module)
+    for each in moved.parameters():
+        if each.dim() == 4:  # torch's own `to` refuses layers of volumes
+            each.data = each.data.contiguous(memory_format=FORMATS[layout])
     return moved
 
 

@@ -31,6 +31,7 @@ class Network:
     fused: dict[str, tuple[str, ...]]  # into each layer, by its name in the model
     reason: str = ""  # why nothing is
     names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
+    otherwise: Any = None  # what runs where the model would decide otherwise than the module
 
 
 def given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:

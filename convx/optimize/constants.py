@@ -1,0 +1,134 @@
+"""Convolutions that a graph has as functions, of weights that stay: as layers, which fuse.py knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from convx._arguments import pair
+from convx.optimize.graph import BATCH_NORM, Reader, bound
+from convx.optimize.naming import free_name
+
+_CONVOLUTION = "input weight bias stride padding dilation groups"
+_RANDOM = ("rand", "drop", "bernoulli", "multinomial", "normal_", "uniform_")
+
+
+def make_convolutions(module: fx.GraphModule) -> None:
+    """Subclasses of Conv2d end in functions (padding as TensorFlow has it, standardized weights): what they
+    compute of weights is computed here, once."""
+    reader = Reader(module)
+    for node in list(module.graph.find_nodes(op="call_function", target=F.conv2d)):
+        layer = _layer(reader, node)
+        if layer is None:
+            continue
+        of = bound(node, _CONVOLUTION)
+        name = _owner(of["weight"])
+        with module.graph.inserting_after(node):
+            made = module.graph.call_module(name, (of["input"],))
+        node.replace_all_uses_with(made)
+        _erase(module.graph, node)
+        made.target = free_name(module, name, [made])
+        module.add_submodule(made.target, layer)
+    module.delete_all_unused_submodules()
+    module.recompile()
+
+
+def _layer(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
+    of = bound(node, _CONVOLUTION)
+    weight = _constant(reader, of.get("weight"))
+    bias = _constant(reader, of.get("bias"))
+    rest: dict[str, Any] = {name: of[name] for name in _CONVOLUTION.split()[3:] if name in of}
+    is_open = any(True for each in rest.values() if _nodes(each))
+    if weight is None or weight.dim() != 4 or is_open or (bias is None and of.get("bias") is not None):
+        return None
+    groups = rest.pop("groups", 1)
+    for name, value in rest.items():
+        if not isinstance(value, str):
+            rest[name] = pair(name, value)
+    out_channels, in_channels, height, width = weight.shape
+    with torch.device("meta"):
+        made = nn.Conv2d(
+            in_channels * groups, out_channels, (height, width), groups=groups, bias=False, **rest
+        )
+    made.weight, made.bias = _parameter(weight), None if bias is None else _parameter(bias)
+    return made.eval()
+
+
+def _nodes(value: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.node.map_arg(value, found.append)
+    return found
+
+
+def _constant(reader: Reader, value: Any) -> Tensor | None:
+    """What is computed of the module's own tensors alone."""
+    if not isinstance(value, fx.Node):
+        return None
+    needed = _needed(value)
+    if not all(_stays(reader, node) for node in needed):
+        return None
+    values: dict[fx.Node, Any] = {}
+    for node in reader.module.graph.nodes:
+        if node in needed:
+            values[node] = _computed(reader, node, values)
+    found = values[value]
+    return found if isinstance(found, Tensor) else None
+
+
+def _needed(node: fx.Node) -> set[fx.Node]:
+    """What it is computed of, and itself."""
+    found: set[fx.Node] = set()
+    to_see = [node]
+    while to_see:
+        each = to_see.pop()
+        if each not in found:
+            found.add(each)
+            to_see += each.all_input_nodes
+    return found
+
+
+def _stays(reader: Reader, node: fx.Node) -> bool:
+    if node.op == "get_attr":
+        return not any(reader.writes(user) for user in node.users)
+    if node.op not in ("call_function", "call_method") or reader.writes(node):
+        return False
+    if node.target is F.batch_norm:
+        of = bound(node, BATCH_NORM)
+        if of.get("training") and of.get("running_mean") is not None:
+            return False
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return not any(word in name for word in _RANDOM)
+
+
+def _computed(reader: Reader, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    if node.op == "get_attr":
+        owner, _, name = str(node.target).rpartition(".")
+        return getattr(reader.module.get_submodule(owner), name)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    target: Any = node.target
+    return target(*args, **kwargs)
+
+
+def _parameter(value: Tensor) -> nn.Parameter:
+    return value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach(), requires_grad=False)
+
+
+def _owner(weight: fx.Node) -> str:
+    """The layer whose weight this is or is made of."""
+    node = weight
+    while node.op != "get_attr":
+        node = node.all_input_nodes[0]
+    return str(node.target).rpartition(".")[0]
+
+
+def _erase(graph: fx.Graph, node: fx.Node) -> None:
+    """With all that was there for it alone."""
+    needed = _needed(node)
+    for each in reversed(list(graph.nodes)):
+        if each is node or (each in needed and not each.users and not each.is_impure()):
+            graph.erase_node(each)
