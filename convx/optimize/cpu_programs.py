@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.immutable_collections import immutable_dict
 
 from convx import _libraries
 from convx._arguments import padding_2d, pair
@@ -262,7 +263,7 @@ def _plain(value: Any) -> Any:
         return type(value)(*map(_plain, value))
     if isinstance(value, (tuple, list)):
         return (tuple if isinstance(value, tuple) else list)(map(_plain, value))
-    if isinstance(value, dict):
+    if type(value) in (dict, immutable_dict):
         return {key: _plain(each) for key, each in value.items()}
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import operator
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,8 @@ _FRESH: frozenset[Any] = frozenset(
         *(operator.add, operator.sub, operator.mul, operator.truediv),
         *(torch.add, torch.sub, torch.mul, torch.cat),
         *(torch.zeros, torch.ones, torch.empty, torch.full, torch.arange, torch.zeros_like, torch.ones_like),
-        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.interpolate),
+        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.interpolate),
+        *(F.batch_norm, F.group_norm, F.layer_norm),
     )
 )
 
@@ -64,6 +66,15 @@ class _Tracer(BranchTracer):
     """torch's own layers stay modules, as convx's do; what others made of them is looked into."""
 
     proxy_buffer_attributes = True  # what is done to buffers is seen too
+
+    def create_arg(self, a: Any) -> Any:
+        """Dicts with fields, as the models of transformers return, stay what they are."""
+        if not isinstance(a, dict) or not dataclasses.is_dataclass(a):
+            return super().create_arg(a)
+        fields = {each.name: self.create_arg(getattr(a, each.name)) for each in dataclasses.fields(a)}
+        made = self.create_node("call_function", type(a), (), fields)
+        made.meta["is_wrapped"] = True  # a pickle is traced once more when it is loaded
+        return made
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         package = type(module).__module__.partition(".")[0]
@@ -77,7 +88,7 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
     if "forward" in vars(model):
         raise TypeError("the model's forward was replaced on the instance")
     for name, module in model.named_modules():
-        if _has_hooks(module) and (module is model or not tracer.is_leaf_module(module, name)):
+        if has_hooks(module) and (module is model or not tracer.is_leaf_module(module, name)):
             raise TypeError(f"{name or 'the model'} has hooks, which would see one call alone, the tracer's")
     names = ", ".join(f"tensor_{place}" for place in range(len(inputs)))
     space: dict[str, Any] = {"arguments": inputs.arguments}
@@ -138,7 +149,7 @@ class Reader:
     def convolutions(self) -> Iterator[Convolution]:
         for node in self.module.graph.nodes:
             layer = self.layer(node)
-            if not isinstance(layer, nn.Conv2d) or _has_hooks(layer) or layer.padding_mode != "zeros":
+            if not isinstance(layer, nn.Conv2d) or has_hooks(layer) or layer.padding_mode != "zeros":
                 continue
             if type(layer) is convx.nn.Conv2d or not cannot_swap(layer):
                 yield Convolution(node, str(node.target), layer)
@@ -165,7 +176,7 @@ class Reader:
     def norm(self, node: fx.Node) -> Norm[Tensor] | None:
         layer: Any = self.layer(node)
         if layer is not None:
-            known = type(layer) in (nn.BatchNorm2d, nn.SyncBatchNorm) and not _has_hooks(layer)
+            known = type(layer) in (nn.BatchNorm2d, nn.SyncBatchNorm) and not has_hooks(layer)
             if not known or layer.training or layer.running_mean is None:
                 return None
             statistics = layer.running_mean, layer.running_var
@@ -185,7 +196,7 @@ class Reader:
         """Of one operand."""
         layer = self.layer(node)
         if layer is not None:
-            if _has_hooks(layer):
+            if has_hooks(layer):
                 return None
             if isinstance(layer, nn.GELU) and layer.approximate != "none":
                 return None
@@ -223,7 +234,7 @@ class Reader:
         """Which of GATES it is."""
         layer = self.layer(node)
         if layer is not None:
-            return None if _has_hooks(layer) else _MODULES_OF_GATES.get(type(layer))
+            return None if has_hooks(layer) else _MODULES_OF_GATES.get(type(layer))
         if node.op not in ("call_function", "call_method") or len(node.args) != 1 or self.writes(node):
             return None
         return _FUNCTIONS_OF_GATES.get(node.target)
@@ -233,7 +244,7 @@ class Reader:
         layer: Any = self.layer(node)
         if layer is not None:
             is_mean = type(layer) is nn.AdaptiveAvgPool2d and layer.output_size in (1, (1, 1))
-            return _first(node) if is_mean and not _has_hooks(layer) else None
+            return _first(node) if is_mean and not has_hooks(layer) else None
         if node.op == "call_function" and node.target is F.adaptive_avg_pool2d:
             of = bound(node, "input output_size")
             return of["input"] if of.get("output_size") in (1, (1, 1), [1, 1]) else None
@@ -260,7 +271,7 @@ class Reader:
         layer = self.layer(node)
         if layer is not None:
             is_flatten = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
-            return is_flatten and not _has_hooks(layer)
+            return is_flatten and not has_hooks(layer)
         if (node.op, node.target) not in (("call_function", torch.flatten), ("call_method", "flatten")):
             return False
         of = bound(node, "input start_dim end_dim")
@@ -294,7 +305,7 @@ class Reader:
         layer = self.layer(node)
         if layer is not None:
             drops = isinstance(layer, nn.modules.dropout._DropoutNd) and not layer.training
-            return (drops or type(layer) is nn.Identity) and not _has_hooks(layer)
+            return (drops or type(layer) is nn.Identity) and not has_hooks(layer)
         if node.op != "call_function":
             return False
         if node.target in (F.dropout, F.dropout2d):
@@ -356,7 +367,7 @@ class Reader:
         return found if isinstance(found, Tensor) else None
 
 
-def _has_hooks(layer: nn.Module) -> bool:
+def has_hooks(layer: nn.Module) -> bool:
     return any(
         getattr(layer, name)
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -191,6 +193,26 @@ def test_other_convolutions_are_converted() -> None:
     transposed = nn.Sequential(nn.ConvTranspose2d(12, 12, 3))
     report = convx.optimize(transposed, image()).report
     assert report is not None and "ConvTranspose2d" in report.rows[0].reason and report.left == report.rows
+
+
+@dataclass
+class Output(OrderedDict):  # type: ignore[type-arg]
+    """As the models of transformers return."""
+
+    features: Tensor | None = None
+    mean: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.update(features=self.features)
+
+
+def test_results_of_a_class_stay_of_it() -> None:
+    optimized = convx.optimize(Model(lambda own, x: Output(own.conv(x)), conv=block()).eval(), image())
+    assert not optimized.report.reason  # type: ignore[union-attr]
+    for _ in range(2):
+        result = optimized(image())
+        assert type(result) is Output and result.mean is None
+        assert result.features is result["features"] and result.features.shape == image().shape
 
 
 def test_arguments_and_results_of_any_kind() -> None:

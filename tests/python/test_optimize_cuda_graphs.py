@@ -58,6 +58,10 @@ def writes_to_nothing(model: Any, x: Tensor) -> Tensor:
     return y.masked_fill(~(y > 0) & (x > 0), 0.0)
 
 
+def writes_behind_a_norm(model: Any, x: Tensor) -> Tensor:
+    return F.relu(F.group_norm(x, 3, model.first[1].weight), inplace=True)
+
+
 def writes_to_what_is_new(model: Any, x: Tensor) -> Tensor:
     mask = torch.zeros((1, x.shape[2], 1))
     mask[:, :5].fill_(1)
@@ -75,6 +79,7 @@ def writes_to_what_is_new(model: Any, x: Tensor) -> Tensor:
         (drops_in_place, False),
         (writes_to_nothing, False),
         (writes_to_what_is_new, False),
+        (writes_behind_a_norm, False),
     ],
 )
 def test_calls_with_effects_are_no_cuda_graphs(run: Callable[[Any, Tensor], Tensor], effects: bool) -> None:
