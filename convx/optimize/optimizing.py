@@ -27,6 +27,7 @@ from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.means import fuse_means
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
+from convx.optimize.pads import take_pads
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
 from convx.optimize.worth import could_gain
@@ -97,7 +98,8 @@ def optimize(
             around it. What torch.fx can't follow, as branches on values, is run layer by layer as by
             convx.convert_; the report has the reason.
         example_input: a tensor, a tuple of positional or a dict of keyword arguments, on the model's device.
-            Other sizes work too; choices by time are made with this one.
+            Other sizes work too; choices by time are made with this one. What the model decides by sizes is
+            fused as it is for this one, and run layer by layer for sizes that it decides otherwise for.
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
             as given or the other one, whichever is faster on the example input. Results have the layout that
             the input has where it is not "as given".
@@ -157,7 +159,7 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
     native = copy.deepcopy(model).eval().requires_grad_(False)
     args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
     reference = Reference(native, args, kwargs)
-    found = _fastest(native, _network(native, reference, args, kwargs), asked, args, kwargs)
+    found = _fastest(native, followed(native, reference, args, kwargs), asked, args, kwargs)
     if found.to_compile is not None:
         gc.collect()  # the weights of those that were slower
         found = _compiled_if_faster(found, native, reference, args, kwargs)
@@ -266,7 +268,8 @@ def _uncompiled(model: nn.Module) -> nn.Module:
     return _uncompiled(model._orig_mod) if isinstance(model, OptimizedModule) else model
 
 
-def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> Network:
+def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> Network:
+    """What is fused of a model, with all its convolutions; the reference is of the same call."""
     unfused = copy.deepcopy(model)
     try:
         inputs = Inputs(model, args, kwargs)
@@ -276,6 +279,7 @@ def _network(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
             raise TypeError("it decides by sizes, and a call leaves something changed")
         make_convolutions(module)
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
+        take_pads(module)
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         fuse_means(module)
