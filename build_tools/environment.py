@@ -126,6 +126,8 @@ def main() -> None:
         if not environment.has(name):
             arguments = ["--no-deps", f"-r{REQUIREMENTS / name}.txt"]
             environment.install(f"{name} (without its dependencies)", arguments)
+    if not environment.has("transformers"):
+        environment.install("transformers", [f"-r{REQUIREMENTS / 'transformers.txt'}"])
     say("the environment is ready")
 
 

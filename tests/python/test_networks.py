@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -12,39 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 import convx
+from benchmarks.family_networks import FAMILIES, OPTIONS, family_of, smallest
 
-# Beginnings of torchvision's names: kinds of network that are built from the same blocks.
-FAMILIES = (
-    "alexnet",
-    "convnext",
-    "densenet",
-    "efficientnet_b",
-    "efficientnet_v2",
-    "googlenet",
-    "inception",
-    "maxvit",
-    "mnasnet",
-    "mobilenet_v2",
-    "mobilenet_v3",
-    "regnet_x",
-    "regnet_y",
-    "resnet",
-    "resnext",
-    "shufflenet_v2",
-    "squeezenet",
-    "swin_",
-    "swin_v2",
-    "vgg",
-    "vit",
-    "wide_resnet",
-)
-# Sizes above the smallest that torchvision names, and what builds a network for a small one.
-SIZES = {"inception": 96, "swin_": 64, "swin_v2": 64, "vit": 64}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "googlenet": {"init_weights": False},
-    "inception": {"init_weights": False},
-    "vit": {"image_size": 64},
-}
 # Of timm, by what their convolutions are, with layers that are left for a reason named here.
 TIMM: dict[str, str] = {
     "convnext_atto": "",  # depthwise 7x7
@@ -75,23 +43,6 @@ TIMM: dict[str, str] = {
 def _exact_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's own float32, which errors are measured against, is not TF32."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
-def family_of(name: str) -> str:
-    return max((family for family in FAMILIES if name.startswith(family)), key=len, default="")
-
-
-def smallest(family: str) -> tuple[str, int]:
-    """The family's network with the fewest parameters, and a small size of images for it."""
-    models = torchvision_models()
-    metas = {
-        name: models.get_model_weights(name).DEFAULT.meta
-        for name in models.list_models(module=models)
-        if family_of(name) == family
-    }
-    assert metas, f"torchvision has no network {family}*"
-    name = min(metas, key=lambda name: metas[name]["num_params"])
-    return name, SIZES.get(family) or max(64, *metas[name]["min_size"])
 
 
 def test_every_network_of_torchvision_has_a_family() -> None:
@@ -150,6 +101,7 @@ def left_but_for_layout(report: convx.ConversionReport, device: str) -> list[str
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_of_torchvision(family: str, device: str) -> None:
+    torchvision_models()  # skips where there is none
     name, size = smallest(family)
     model, x = prepared(torchvision_network(name, **OPTIONS.get(family, {})), size, device)
     report = converts_agrees_and_reverts(model, x)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from benchmarks.family_networks import enliven
 from convx.demo._torchvision import import_torchvision
-from convx.demo.networks import calibrate
+
+__all__ = ["enliven", "timm_network", "torchvision_models", "torchvision_network"]
 
 
 def torchvision_models() -> ModuleType:
@@ -41,18 +43,3 @@ def timm_network(name: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     model: nn.Module = timm.create_model(name, pretrained=False, **options)
     return model.eval()
-
-
-def enliven(model: nn.Module, batch: Tensor) -> None:
-    """Make every layer count in the output, as in a trained network.
-
-    What constructors set to one value all over (layer scales of 1e-6, last norms and heads of 0) is drawn at
-    random, for it would hide the convolutions before it. Norms get the batch's statistics, without which
-    activations fade.
-    """
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.numel() > 1 and parameter.min() == parameter.max():
-                scales = parameter.numel() == max(parameter.shape) and not name.endswith("bias")
-                nn.init.normal_(parameter, 0.5 if scales else 0.0, 0.1)
-    calibrate(model, batch)
