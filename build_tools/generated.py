@@ -43,7 +43,7 @@ LAUNCHERS = {
     "hntmp": _REAL,
     "hntmp/stem": _SINGLE,
     "hntmp/stem_tensor": ("float16", "bfloat16"),
-    "inverted_residual": ("float16", "bfloat16"),
+    "inverted_residual": _SINGLE,
     "inverted_residual/banded": ("float16", "bfloat16"),
     "inverted_residual/excited": ("float16", "bfloat16"),
     "pointwise/fma": _REAL,

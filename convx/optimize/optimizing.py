@@ -85,8 +85,9 @@ def optimize(
     by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
     is the fastest with all that it has to do, torch's own among them; and inverted residual blocks (1x1, or
     the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last,
-    of 16 bits on NVIDIA GPUs by one kernel, or three with squeeze-and-excitation, of float32 on CPUs by
-    strips of rows that stay in a core's caches, where that is measured to be faster than their layers; so are
+    of float32 and 16 bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation,
+    of float32 on CPUs by strips of rows that stay in a core's caches, where that is measured to be faster
+    than their layers; so are
     squeeze-and-excitations alone, with their means and product. On GPUs the whole is replayed as a CUDA
     graph. On CPUs convolutions, blocks, means of planes and linear layers that follow one another are one
     call, in memory that is kept, and the images of a batch go through them one by one where that is faster on

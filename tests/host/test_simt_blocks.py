@@ -17,6 +17,7 @@ __all__ = ["pytestmark"]
 
 DEVICES = ("h200", "a100")  # of AMD's GPUs none has such plans
 COUNTS = {"h200": 24, "a100": 6}  # the kernels are those of the first device
+DTYPES = ["bfloat16", "float16", "float32"]
 # Channels that fill no product, and several; maps smaller than a tile, ragged, of one row.
 CHANNELS = [8, 16, 24, 40]
 EXPANDED = [8, 20, 48, 72]
@@ -40,7 +41,7 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
         residual = int(stride == 1 and not is_first and take([True, False]))
         found.append(
             {
-                "dtype": take(["bfloat16", "float16"]),
+                "dtype": take(DTYPES),
                 "batch": take([1, 2]),
                 "channels": channels,
                 "expanded": take(EXPANDED),
@@ -221,7 +222,7 @@ def any_block(draw: st.DrawFn) -> str:
     stride = draw(st.sampled_from([1, 2]))
     residual = stride == 1 and not is_first and draw(st.booleans())
     row = {
-        "dtype": draw(st.sampled_from(["bfloat16", "float16"])),
+        "dtype": draw(st.sampled_from(DTYPES)),
         "batch": draw(st.integers(1, 2)),
         "channels": channels,
         "expanded": 2 * draw(st.integers(1, 36)),

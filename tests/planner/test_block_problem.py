@@ -154,7 +154,11 @@ def test_rejections(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"dtype": "float32"}, "it takes bfloat16 and float16, not float32"),
+        ({"dtype": "float64"}, "it takes float32, bfloat16 and float16, not float64"),
+        (
+            {"dtype": "float32", "squeezed_channels": 8},
+            "with squeeze-and-excitation it takes bfloat16 and float16, not float32",
+        ),
         ({"filter": 7}, "filters of 3x3 and 5x5, not 7x7"),
         ({"stride": 3}, "strides of 1 and 2, not 3"),
         ({"expanded_channels": 75}, "it expands to an even number of channels, not 75"),
@@ -209,7 +213,7 @@ def test_plans_fit_and_native_is_taken_where_nothing_was_measured(problem: _core
             tiling["chunk"] = 64 if problem.stride == 1 and tiling["shape"] >= 2 else 32
         else:
             assert tiling["warps_down"] * tiling["warps_across"] * 32 <= 512
-            assert tiling["chunk"] in (16, 32, 64)
+            assert tiling["chunk"] in (16, 32, 48, 64, 80, 96, 128)
         chunks = -(-problem.expanded_channels // tiling["chunk"])
         assert 1 <= tiling["ranks"] <= 8 and (tiling["ranks"] - 1) * -(-chunks // tiling["ranks"]) < chunks
         assert _core.select(problem, H200, plan.name).plan.name == plan.name

@@ -18,27 +18,33 @@ struct PatchValue {
 // Sizes are in elements, pitches and places in shared memory (…_at) in bytes; see geometry.h.
 template <class T>
 struct Arguments {
+  static constexpr bool kMayHaveOneChunk = true;  // the ring of filters
+
   const T* source;
   const unsigned char* filters;
   const float* bias;
   T* result;
   bool has_residual;  // the source, which has the result's size
   Activation activation, output_activation;
-  int channels, depth_steps;                                          // of kMatrix channels
+  int channels, depth_steps, chunk_steps;                             // of kStepBytes
   int height, width, out_height, out_width, out_channels, out_pairs;  // the first two of the expanded tensor
   // Of a network's first convolution, whose products are of patches of the source; one tap: of its pixels.
   int taps, patch_stride, source_height, source_width, row_step, pixel_step;
   PatchValue patch[kMostOfPatch];
   int tile_height, tile_width, window_width;
   FastDivide tiles, tiles_across, by_tile_width, by_pieces, by_strips_across;
-  int pieces;                            // of 16 bytes that a pixel has in shared memory
-  int strips;                            // of the depthwise stage, in a tile
-  int expanded_channels, chunks, chunk;  // chunk: channels of one
-  int pair_shift;                        // a chunk has 1 << pair_shift pairs of tiles
+  int pieces;                             // of 16 bytes that a pixel has in shared memory
+  int strips;                             // of the depthwise stage, in a tile
+  int expanded_channels, chunks, chunk;   // chunk: channels of one
+  FastDivide by_pairs, by_channel_pairs;  // of tiles, and of channels, that a chunk has
+  int strip_step;                         // strips that a block's threads filter at once
   int window_tiles, result_tiles, warps_down;
-  int expand_bias_at, depthwise_at, project_at, chunk_bytes;
+  FastDivide by_project_across;
+  int splits;  // warps that share the depth of a pair of tiles
+  int expand_bias_at, depthwise_at, project_at, non_finite_at, chunk_bytes;
   int source_pitch, window_pitch, filtered_pitch;
-  int window_at, window_bytes, filtered_at, filtered_bytes, ring_at, places_at, barriers_at, exchange_at;
+  int window_at, window_step, filtered_at, filtered_step, ring_at, places_at, barriers_at, exchange_at;
+  int windows_bytes;
   int ring, ring_bytes, ahead;
   FastDivide by_ranks;  // blocks of a cluster
   int rank_chunks;
@@ -100,7 +106,7 @@ CONVX_DEVICE void list_places(const Arguments<T>& a, const Window& w, Place* pla
 
 template <class T>
 CONVX_DEVICE void clear_windows(const Arguments<T>& a, unsigned char* windows) {
-  for (int at = threadIdx.x * 16; at < 2 * a.window_bytes; at += blockDim.x * 16) {
+  for (int at = threadIdx.x * 16; at < a.windows_bytes; at += blockDim.x * 16) {
     *reinterpret_cast<Vector<float, 4>*>(windows + at) = {};
   }
 }
@@ -108,12 +114,13 @@ CONVX_DEVICE void clear_windows(const Arguments<T>& a, unsigned char* windows) {
 // The window's pixels, one after the other; zeros behind the last channel and the last pixel.
 template <class T>
 CONVX_DEVICE void fetch_source(const Arguments<T>& a, const Window& w, unsigned char* shared) {
+  constexpr int kValues = 16 / sizeof(T);
   const T* const image = a.source + static_cast<int64_t>(w.image) * a.height * a.width * a.channels;
   const Place* const places = reinterpret_cast<const Place*>(shared + a.places_at);
   for (int at = threadIdx.x; at < a.window_tiles * 16 * a.pieces; at += blockDim.x) {
     const int pixel = static_cast<int>(a.by_pieces.quotient(at)), piece = at - pixel * a.pieces;
-    const bool is_there = pixel < w.count && piece * 8 < a.channels;
-    const T* const from = is_there ? image + places[pixel].source + piece * 8 : a.source;
+    const bool is_there = pixel < w.count && piece * kValues < a.channels;
+    const T* const from = is_there ? image + places[pixel].source + piece * kValues : a.source;
     copy_async<16>(shared + pixel * a.source_pitch + piece * 16, from, is_there ? 16 : 0);
   }
 }

@@ -10,11 +10,16 @@ struct alignas(8) Two {
 };
 
 template <class T>
-CONVX_DEVICE Two widen_pair(uint32_t word) {
-  if constexpr (std::is_same<T, bfloat16>::value) {
-    return {bits_to_float(word << 16), bits_to_float(word & 0xffff0000u)};
+CONVX_DEVICE Two load_pair(const unsigned char* from) {
+  if constexpr (sizeof(T) == 4) {
+    return *reinterpret_cast<const Two*>(from);
   } else {
-    return {widen(T{static_cast<uint16_t>(word)}), widen(T{static_cast<uint16_t>(word >> 16)})};
+    const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+    if constexpr (std::is_same<T, bfloat16>::value) {
+      return {bits_to_float(word << 16), bits_to_float(word & 0xffff0000u)};
+    } else {
+      return {widen(T{static_cast<uint16_t>(word)}), widen(T{static_cast<uint16_t>(word >> 16)})};
+    }
   }
 }
 
@@ -37,7 +42,7 @@ CONVX_DEVICE void filter_strip(const unsigned char* window, int row_pitch, int p
     Two pixels[kWidth];
     CONVX_UNROLL
     for (int x = 0; x < kWidth; ++x) {
-      pixels[x] = widen_pair<T>(*reinterpret_cast<const uint32_t*>(window + y * row_pitch + x * pixel_pitch));
+      pixels[x] = load_pair<T>(window + y * row_pitch + x * pixel_pitch);
     }
     CONVX_UNROLL
     for (int row = 0; row < Rows; ++row) {
@@ -54,22 +59,27 @@ CONVX_DEVICE void filter_strip(const unsigned char* window, int row_pitch, int p
   }
 }
 
+// Whether the thread's results are such that products have to be as they stand: of float32, and not finite.
 template <class T, class Form>
-CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, const unsigned char* window,
+CONVX_DEVICE bool depthwise(const Arguments<T>& a, const unsigned char* stage, const unsigned char* window,
                             unsigned char* to, int chunk) {
   constexpr int kRows = Form::kStripRows, kColumns = Form::kShape.strip_columns;
-  constexpr int kTaps = Form::kFilter * Form::kFilter;
-  const int pairs = a.chunk / 2, shift = a.pair_shift + 3;  // 1 << shift pairs of channels
+  constexpr int kTaps = Form::kFilter * Form::kFilter, kBytesOfPair = 2 * sizeof(T);
+  using Words = Vector<uint32_t, kBytesOfPair / 4>;
+  const int pairs = a.chunk / 2;  // of channels
   const Two* const taps = reinterpret_cast<const Two*>(stage + a.depthwise_at);
   const int row_pitch = a.window_width * a.window_pitch;
   const Bound<T> bound(a.activation);
-  // A thread's channels stay the same: a block's threads are a multiple of a chunk's pairs.
-  const int pair = threadIdx.x & (pairs - 1);
+  float sizes = 0;  // infinite or no number, where one of the results is or is near to it
+  // A thread's channels stay the same; those that are left over have none.
+  const int first_strip = static_cast<int>(a.by_channel_pairs.quotient(threadIdx.x));
+  const int pair = threadIdx.x - first_strip * pairs;
   // Behind the last channel there is no zero to be filtered where pixels are not finite.
   const bool is_there = chunk * a.chunk + pair * 2 < a.expanded_channels;
   const Two bias = taps[kTaps * pairs + pair];
   CONVX_NO_UNROLL
-  for (int strip = threadIdx.x >> shift; strip < a.strips; strip += blockDim.x >> shift) {
+  for (int strip = first_strip < a.strip_step ? first_strip : a.strips; strip < a.strips;
+       strip += a.strip_step) {
     const int down = static_cast<int>(a.by_strips_across.quotient(strip)) * kRows;
     const int across = static_cast<int>(a.by_strips_across.remainder(strip)) * kColumns;
     Two sums[kRows][kColumns];
@@ -77,19 +87,25 @@ CONVX_DEVICE void depthwise(const Arguments<T>& a, const unsigned char* stage, c
     for (int i = 0; i < kRows * kColumns; ++i) sums[i / kColumns][i % kColumns] = bias;
     if (is_there) {
       filter_strip<T, Form::kFilter, Form::kStride, kRows, kColumns>(
-          window + (down * row_pitch + across * a.window_pitch) * Form::kStride + pair * 4, row_pitch,
-          a.window_pitch, taps + pair, pairs, sums);
+          window + (down * row_pitch + across * a.window_pitch) * Form::kStride + pair * kBytesOfPair,
+          row_pitch, a.window_pitch, taps + pair, pairs, sums);
     }
     CONVX_UNROLL
     for (int row = 0; row < kRows; ++row) {
       CONVX_UNROLL
       for (int column = 0; column < kColumns; ++column) {
         const int pixel = (down + row) * a.tile_width + across + column;
-        *reinterpret_cast<uint32_t*>(to + pixel * a.filtered_pitch + pair * 4) =
-            activated_pair<T, Form::kInside>(sums[row][column].x, sums[row][column].y, bound.high);
+        const float values[2] = {sums[row][column].x, sums[row][column].y};
+        const auto words = activated_words<T, Form::kInside>(values, bound);
+        *reinterpret_cast<Words*>(to + pixel * a.filtered_pitch + pair * kBytesOfPair) = words;
+        if constexpr (sizeof(T) == 4) {
+          sizes = multiply_add(fabsf(bits_to_float(words.element[0])), 0x1p14f, sizes);
+          sizes = multiply_add(fabsf(bits_to_float(words.element[1])), 0x1p14f, sizes);
+        }
       }
     }
   }
+  return !(sizes < INFINITY);
 }
 
 }  // namespace convx::inverted_residual

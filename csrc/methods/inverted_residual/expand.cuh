@@ -2,6 +2,7 @@
 #pragma once
 #include "methods/inverted_residual/activations.cuh"
 #include "methods/inverted_residual/arguments.cuh"
+#include "methods/inverted_residual/exact.cuh"
 #include "methods/inverted_residual/fragments.cuh"
 
 namespace convx::inverted_residual {
@@ -26,12 +27,13 @@ CONVX_DEVICE void expand(const Arguments<T>& a, const Window& window, const unsi
   constexpr int kTiles = Form::kShape.expand_tiles;
   const Place* const places = reinterpret_cast<const Place*>(shared + a.places_at) + lane / 4;
   const int tiles = (window.count + 15) / 16, warps = blockDim.x / Lanes;
-  const int jobs = (tiles + kTiles - 1) / kTiles << a.pair_shift;
+  const int jobs = (tiles + kTiles - 1) / kTiles * static_cast<int>(a.by_pairs.divisor);
   const Bound<T> bound(a.activation);
   const unsigned char* const lanes_rows = shared + lane % 16 * a.source_pitch + lane / 16 * 16;
   CONVX_NO_UNROLL
   for (int job = warp; job < jobs; job += warps) {
-    const int pair = job & ((1 << a.pair_shift) - 1), first_tile = (job >> a.pair_shift) * kTiles;
+    const int group = static_cast<int>(a.by_pairs.quotient(job)), first_tile = group * kTiles;
+    const int pair = job - group * static_cast<int>(a.by_pairs.divisor);
     const unsigned char* rows[kTiles];
     int place[kTiles][2];  // -1 of what is none
     CONVX_UNROLL
@@ -52,21 +54,31 @@ CONVX_DEVICE void expand(const Arguments<T>& a, const Window& window, const unsi
     for (int step = 0; step < a.depth_steps; ++step) {
       // The next one is on its way while products are made of this one.
       const DepthStep<kTiles> next(filters, rows, min(step + 1, a.depth_steps - 1));
+      const Parts<T> of_pair(current.filters.word);
       CONVX_UNROLL
-      for (int i = 0; i < kTiles; ++i) sums[i].template add<Lanes, T>(current.pixels[i], current.filters);
+      for (int i = 0; i < kTiles; ++i) {
+        sums[i].template add<Lanes, T>(Parts<T>(current.pixels[i]), of_pair);
+      }
       current = next;
     }
-    unsigned char* const lanes_place = to + pair * 32 + lane % 4 * 8;
+    const int value_bytes = sizeof(T);
+    unsigned char* const lanes_place = to + (pair * 16 + lane % 4 * 4) * value_bytes;
     CONVX_UNROLL
     for (int i = 0; i < kTiles; ++i) {
+      if constexpr (sizeof(T) == 4) {
+        if (!is_finite(sums[i])) {
+          const unsigned char* const row = rows[i] + (lane / 4 - lane % 16) * a.source_pitch - lane / 16 * 16;
+          sums[i] = bias;
+          add_exactly(sums[i], row, a.source_pitch, filters - lane * 16, 512, a.depth_steps, lane);
+        }
+      }
       CONVX_UNROLL
       for (int half = 0; half < 2; ++half) {
         const PairSums& s = sums[i];
-        const Vector<uint32_t, 2> words = {
-            {activated_pair<T, Form::kInside>(s.at(half, 0), s.at(half, 1), bound.high),
-             activated_pair<T, Form::kInside>(s.at(half, 2), s.at(half, 3), bound.high)}};
+        const float values[4] = {s.at(half, 0), s.at(half, 1), s.at(half, 2), s.at(half, 3)};
+        const auto words = activated_words<T, Form::kInside>(values, bound);
         if (place[i][half] >= 0) {
-          *reinterpret_cast<Vector<uint32_t, 2>*>(lanes_place + place[i][half]) = words;
+          *reinterpret_cast<Vector<uint32_t, sizeof(T)>*>(lanes_place + place[i][half]) = words;
         }
       }
     }

@@ -54,8 +54,8 @@ class FilterRing {
   // The chunk that was waited for, and those before it.
   CONVX_DEVICE const unsigned char* stage(int before) const { return ring_ + stage_at(before); }
   CONVX_DEVICE int stage_at(int before) const {
-    const int at = at_ - before * a_.chunk_bytes;
-    return at < 0 ? at + a_.ring_bytes : at;
+    const int at = at_ - before * a_.chunk_bytes, wrapped = at < 0 ? at + a_.ring_bytes : at;
+    return Arguments::kMayHaveOneChunk ? max(wrapped, 0) : wrapped;  // of a ring of one it is the first
   }
   CONVX_DEVICE void advance() {
     at_ += a_.chunk_bytes;

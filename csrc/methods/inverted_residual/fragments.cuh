@@ -1,5 +1,5 @@
-// Fragments of products by mma.sync. A step of the depth is 16 channels; packed filters (pack.cuh) are in the
-// order in which lanes read them.
+// Fragments of products by mma.sync. A step of the depth is 32 bytes of a row, 16 channels or 8 of float32;
+// packed filters (pack.cuh) are in the order in which lanes read them.
 #pragma once
 #include "platform/gpu/fragments.h"
 #include "platform/gpu/mma.h"
@@ -15,6 +15,32 @@ struct PairFilters {
     const auto read = *reinterpret_cast<const Vector<uint32_t, 4>*>(lanes_own);
     CONVX_UNROLL
     for (int i = 0; i < 4; ++i) word[i] = read.element[i];
+  }
+};
+
+// What products take of a lane's words: them, or of float32 two parts of TF32 each.
+template <class T>
+struct Parts {
+  const uint32_t (&word)[4];
+
+  CONVX_DEVICE explicit Parts(const uint32_t (&words)[4]) : word(words) {}
+};
+
+// The sum of a value and 2^13 of it has the value's first 11 bits, in four instructions where rounding to
+// TF32 takes as long as eight. Of what is not a number, not finite, or beyond 2^114, no part is right: sums
+// are not finite, or known not to be (exact.cuh).
+template <>
+struct Parts<float> {
+  uint32_t high[4], low[4];
+
+  CONVX_DEVICE explicit Parts(const uint32_t (&words)[4]) {
+    CONVX_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float value = bits_to_float(words[i]);
+      const float first = multiply_add(value, -8192.0f, multiply_add(value, 8192.0f, value));
+      high[i] = float_to_bits(first);
+      low[i] = float_to_bits(value - first) + 0x1000u;  // of which the unit drops the last 13 bits
+    }
   }
 };
 
@@ -46,9 +72,21 @@ struct PairSums {
   }
 
   template <int Lanes, class T>
-  CONVX_DEVICE void add(const uint32_t (&pixels)[4], const PairFilters& filters) {
-    multiply_fragments<Lanes, T>(tile[0], pixels, filters.word[0], filters.word[1]);
-    multiply_fragments<Lanes, T>(tile[1], pixels, filters.word[2], filters.word[3]);
+  CONVX_DEVICE void add(const Parts<T>& pixels, const Parts<T>& filters) {
+    CONVX_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (sizeof(T) == 2) {
+        multiply_fragments<Lanes, T>(tile[i], pixels.word, filters.word[2 * i], filters.word[2 * i + 1]);
+      } else {
+        // Matrix units drop digits of long sums: each step is summed by itself, and added in float32.
+        float part[4] = {};
+        multiply_fragments<Lanes, tf32>(part, pixels.low, filters.high[2 * i], filters.high[2 * i + 1]);
+        multiply_fragments<Lanes, tf32>(part, pixels.high, filters.low[2 * i], filters.low[2 * i + 1]);
+        multiply_fragments<Lanes, tf32>(part, pixels.high, filters.high[2 * i], filters.high[2 * i + 1]);
+        CONVX_UNROLL
+        for (int k = 0; k < 4; ++k) tile[i][k] += part[k];
+      }
+    }
   }
 };
 

@@ -40,33 +40,43 @@ block_kernel(Arguments<T> a) {
   const bool filters_first = warp % 2 == 1;
   Sums<Form> sums(a, share.rank, warp, lane);
   wait_copies<0>();
+  bool found = false;  // what is not finite, in the chunk that was filtered in the step before
   CONVX_NO_UNROLL
   for (int step = 0; step < share.chunks + 2; ++step) {
     filters.wait(step);
-    block_barrier();
+    bool is_non_finite = false;  // in the chunk to be projected
+    if constexpr (sizeof(T) == 4) {
+      is_non_finite = block_barrier_any(found);
+    } else {
+      block_barrier();
+    }
     filters.fetch(step + a.ahead);
     // Chunks, and so the buffers between stages, alternate.
-    const int window_at = a.window_at + (step & 1) * a.window_bytes;
-    const int previous_window_at = 2 * a.window_at + a.window_bytes - window_at;
-    const int filtered_at = a.filtered_at + (step & 1) * a.filtered_bytes;
-    const int next_filtered_at = 2 * a.filtered_at + a.filtered_bytes - filtered_at;
+    const int window_at = a.window_at + (step & 1) * a.window_step;
+    const int previous_window_at = 2 * a.window_at + a.window_step - window_at;
+    const int filtered_at = a.filtered_at + (step & 1) * a.filtered_step;
+    const int next_filtered_at = 2 * a.filtered_at + a.filtered_step - filtered_at;
     CONVX_NO_UNROLL
     for (int turn = 0; turn < 2; ++turn) {
       if ((turn == 0) == filters_first) {
         if (step >= 1 && step <= share.chunks) {
-          depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at, shared + next_filtered_at,
-                             share.first + step - 1);
+          found = depthwise<T, Form>(a, filters.stage(1), shared + previous_window_at,
+                                     shared + next_filtered_at, share.first + step - 1);
         }
       } else {
         if (step < share.chunks) {
           expand<Lanes, T, Form>(a, window, filters.stage(0), shared, shared + window_at, warp, lane);
         }
-        if (step >= 2) sums.template add<Lanes, T>(a, filters.stage(2), shared + filtered_at, lane);
+        if (step >= 2) {
+          sums.template add_chunk<Lanes, T>(a, filters.stage(2), shared + filtered_at, is_non_finite, lane);
+        }
       }
     }
     filters.advance();
   }
-  if (is_shared) sums.template exchange<Lanes>(a, share, shared, lane);
+  if (Form::kShape.shares && (is_shared || a.splits > 1)) {
+    sums.template exchange<Lanes>(a, share, shared, lane);
+  }
   sums.template store<Lanes>(a, window, share.rank, shared, lane);
 }
 

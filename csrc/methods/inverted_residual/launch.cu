@@ -45,14 +45,23 @@ void pack(const Plan& plan, const BlockProblem& problem, const void* weights, vo
   pack_typed<T>(plan, problem, all, packed, stream);
 }
 
+void pack_float(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed,
+                Stream stream) {
+  pack_typed<float>(plan, problem, *static_cast<const BlockWeights*>(weights), packed, stream);
+}
+
 void launch_gpu(const Plan& plan, const BlockProblem& problem, const Pointers& pointers, Stream stream) {
-  const auto run = problem.dtype == DType::bfloat16 ? launch<bfloat16> : launch<float16>;
+  const auto run = problem.dtype == DType::float32    ? launch_typed<float>
+                   : problem.dtype == DType::bfloat16 ? launch<bfloat16>
+                                                      : launch<float16>;
   run(plan, problem, pointers, stream);
 }
 
 void pack_weights_gpu(const Plan& plan, const BlockProblem& problem, const void* weights, void* packed,
                       Stream stream) {
-  const auto run = problem.dtype == DType::bfloat16 ? pack<bfloat16> : pack<float16>;
+  const auto run = problem.dtype == DType::float32    ? pack_float
+                   : problem.dtype == DType::bfloat16 ? pack<bfloat16>
+                                                      : pack<float16>;
   run(plan, problem, weights, packed, stream);
 }
 

@@ -12,19 +12,14 @@
 
 namespace convx::inverted_residual {
 
-inline int log2_of(int64_t power_of_two) {
-  int log = 0;
-  while (int64_t{1} << log < power_of_two) ++log;
-  return log;
-}
-
 template <class T>
 Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry& g,
                           const Pointers& pointers) {
   const Shape& shape = kShapes[p.stride - 1][t.shape];
   const int64_t strips_across = t.tile_width / shape.strip_columns;
   auto a = shared_arguments<Arguments<T> >(p, t, g, pointers);
-  a.depth_steps = number(g.depth / kMatrix);
+  a.depth_steps = number(g.depth_steps), a.chunk_steps = number(g.chunk_steps);
+  a.non_finite_at = number(g.non_finite_at);
   const bool is_nchw = p.layout == Layout::nchw;
   a.taps = number(p.expand_filter), a.patch_stride = number(p.expand_stride);
   a.source_height = number(p.height), a.source_width = number(p.width);
@@ -38,14 +33,18 @@ Arguments<T> arguments_of(const BlockProblem& p, const Tiling& t, const Geometry
   }
   a.tile_width = number(t.tile_width), a.window_width = number(g.window_width);
   a.by_tile_width = divide_by(t.tile_width), a.by_strips_across = divide_by(strips_across);
-  a.pieces = number(g.depth / 8), a.by_pieces = divide_by(a.pieces);
+  a.pieces = number(2 * g.depth_steps), a.by_pieces = divide_by(a.pieces);
   a.strips = number(t.tile_height / strip_rows(shape, number(p.filter)) * strips_across);
-  a.chunk = number(t.chunk), a.pair_shift = log2_of(t.chunk / kMatrix);
+  a.chunk = number(t.chunk), a.by_pairs = divide_by(t.chunk / kMatrix);
+  a.by_channel_pairs = divide_by(t.chunk / 2), a.strip_step = number(t.warps() * 32 / (t.chunk / 2));
+  a.by_project_across = divide_by(g.project_across), a.splits = number(g.splits);
   a.window_tiles = number(g.window_tiles), a.warps_down = number(t.warps_down);
   a.source_pitch = number(g.source_pitch), a.window_pitch = number(g.window_pitch);
   a.filtered_pitch = number(g.filtered_pitch);
-  a.window_at = number(g.window_at), a.window_bytes = number(g.window_bytes);
-  a.filtered_at = number(g.filtered_at), a.filtered_bytes = number(g.filtered_bytes);
+  // One chunk needs no second buffer.
+  a.window_at = number(g.window_at), a.window_step = g.rank_chunks > 1 ? number(g.window_bytes) : 0;
+  a.windows_bytes = number(g.filtered_at - g.window_at);
+  a.filtered_at = number(g.filtered_at), a.filtered_step = g.rank_chunks > 1 ? number(g.filtered_bytes) : 0;
   a.places_at = number(g.places_at);
   return a;
 }
@@ -55,14 +54,15 @@ void start(const Tiling& t, const Geometry& g, const Arguments<T>& arguments, St
   if (t.shape != At) {
     if constexpr (At + 1 < kShapeCount)
       return start<T, Filter, Stride, kInside, At + 1>(t, g, arguments, stream);
-    throw std::logic_error("convx: no such shape of inverted_residual");
+  } else if constexpr (sizeof(T) == 2 || kShapes[Stride - 1][At].takes_float) {
+    constexpr int kLanes = 32;
+    Grid grid;
+    grid.x = static_cast<uint32_t>(g.blocks), grid.cluster = static_cast<uint32_t>(t.ranks);
+    return launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside> >, "inverted_residual",
+                          grid, static_cast<uint32_t>(t.warps() * kLanes),
+                          static_cast<uint32_t>(g.shared_bytes), stream, arguments);
   }
-  constexpr int kLanes = 32;
-  Grid grid;
-  grid.x = static_cast<uint32_t>(g.blocks), grid.cluster = static_cast<uint32_t>(t.ranks);
-  launch_in_turn(block_kernel<kLanes, T, FormOf<Filter, Stride, At, kInside> >, "inverted_residual", grid,
-                 static_cast<uint32_t>(t.warps() * kLanes), static_cast<uint32_t>(g.shared_bytes), stream,
-                 arguments);
+  throw std::logic_error("convx: no such shape of inverted_residual");
 }
 
 template <class T, int Filter, int Stride>
@@ -90,7 +90,7 @@ template <class T>
 void pack_typed(const Plan& plan, const BlockProblem& p, const BlockWeights& w, void* packed, Stream stream) {
   const Tiling t = tiling_of(plan);
   const Geometry g = geometry_of(p, t);
-  const auto a = pack_arguments_of<T>(p, g, t.chunk, g.depth / kMatrix, w, packed);
+  const auto a = pack_arguments_of<T>(p, g, t.chunk, g.depth_steps, w, packed);
   Grid grid;
   grid.x = static_cast<uint32_t>(g.chunks + 1);
   launch_kernel(pack_kernel<T>, "inverted_residual's packing", grid, kPackThreads, 0, stream, a);

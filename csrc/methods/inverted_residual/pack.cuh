@@ -12,8 +12,8 @@ struct PackArguments {
   const T *expand, *expand_bias, *depthwise, *depthwise_bias, *project, *project_bias;
   unsigned char* packed;
   int expand_depth, expanded_channels, out_channels, taps;
-  int chunk, chunks, depth_steps, pairs, out_pairs;
-  int expand_bias_at, depthwise_at, project_at, chunk_bytes;
+  int chunk, chunks, depth_steps, chunk_steps, pairs, out_pairs;
+  int expand_bias_at, depthwise_at, project_at, non_finite_at, chunk_bytes;
 };
 
 // Of a form's geometry; chunk: expanded channels of one.
@@ -29,9 +29,11 @@ PackArguments<T> pack_arguments_of(const BlockProblem& p, const Geometry& g, int
   a.expand_depth = number(p.expand_depth()), a.expanded_channels = number(p.expanded_channels);
   a.out_channels = number(p.out_channels), a.taps = number(p.filter * p.filter);
   a.chunk = number(chunk), a.chunks = number(g.chunks), a.depth_steps = number(depth_steps);
+  a.chunk_steps = number(chunk * static_cast<int64_t>(sizeof(T)) / kStepBytes);
   a.pairs = number(chunk / kMatrix), a.out_pairs = number(g.out_pairs);
   a.expand_bias_at = number(g.expand_bias_at), a.depthwise_at = number(g.depthwise_at);
-  a.project_at = number(g.project_at), a.chunk_bytes = number(g.chunk_bytes);
+  a.project_at = number(g.project_at), a.non_finite_at = number(g.non_finite_at);
+  a.chunk_bytes = number(g.chunk_bytes);
   return a;
 }
 
@@ -39,10 +41,11 @@ PackArguments<T> pack_arguments_of(const BlockProblem& p, const Geometry& g, int
 template <class T>
 CONVX_DEVICE T fragment_value(const T* filters, int outputs, int depth, int first_output, int first_depth,
                               int element) {
-  const int lane = element / 8, tile = element / 4 % 2, word = element / 2 % 2, half = element % 2;
+  constexpr int kOfWord = 4 / sizeof(T), kOfTile = 2 * kOfWord, kOfLane = 2 * kOfTile;
+  const int lane = element / kOfLane, tile = element / kOfTile % 2, word = element / kOfWord % 2;
   const int column = lane / 4;
   const int output = first_output + column / 2 * 4 + tile * 2 + column % 2;
-  const int channel = first_depth + word * 8 + lane % 4 * 2 + half;
+  const int channel = first_depth + (word * 4 + lane % 4) * kOfWord + element % kOfWord;
   return output < outputs && channel < depth ? filters[static_cast<int64_t>(output) * depth + channel] : T{};
 }
 
@@ -64,11 +67,12 @@ pack_kernel(PackArguments<T> a) {
     for (int i = threadIdx.x; i < a.chunk; i += kPackThreads) to[a.out_pairs * 64 + i] = 0;
     return;
   }
+  constexpr int kValues = kPairBytes / sizeof(T), kDepth = kStepBytes / sizeof(T);
   T* const expand = reinterpret_cast<T*>(to);
-  for (int i = threadIdx.x; i < a.pairs * a.depth_steps * 256; i += kPackThreads) {
-    const int pair = i / 256 / a.depth_steps, step = i / 256 % a.depth_steps;
-    expand[i] =
-        fragment_value(a.expand, a.expanded_channels, a.expand_depth, first + pair * 16, step * 16, i % 256);
+  for (int i = threadIdx.x; i < a.pairs * a.depth_steps * kValues; i += kPackThreads) {
+    const int pair = i / kValues / a.depth_steps, step = i / kValues % a.depth_steps;
+    expand[i] = fragment_value(a.expand, a.expanded_channels, a.expand_depth, first + pair * 16,
+                               step * kDepth, i % kValues);
   }
   float* const expand_bias = reinterpret_cast<float*>(to + a.expand_bias_at);
   float* const depthwise = reinterpret_cast<float*>(to + a.depthwise_at);
@@ -81,11 +85,17 @@ pack_kernel(PackArguments<T> a) {
     }
     depthwise[a.taps * a.chunk + i] = bias_value(a.depthwise_bias, channel, a.expanded_channels);
   }
+  bool found = false;  // what parts of float32 can't be made of
   T* const project = reinterpret_cast<T*>(to + a.project_at);
-  for (int i = threadIdx.x; i < a.pairs * a.out_pairs * 256; i += kPackThreads) {
-    const int step = i / 256 / a.out_pairs, pair = i / 256 % a.out_pairs;
-    project[i] =
-        fragment_value(a.project, a.out_channels, a.expanded_channels, pair * 16, first + step * 16, i % 256);
+  for (int i = threadIdx.x; i < a.chunk_steps * a.out_pairs * kValues; i += kPackThreads) {
+    const int step = i / kValues / a.out_pairs, pair = i / kValues % a.out_pairs;
+    project[i] = fragment_value(a.project, a.out_channels, a.expanded_channels, pair * 16,
+                                first + step * kDepth, i % kValues);
+    found |= !(fabsf(widen(project[i])) < 0x1p114f);
+  }
+  if constexpr (sizeof(T) == 4) {
+    found = block_barrier_any(found);
+    if (threadIdx.x < 4) reinterpret_cast<int*>(to + a.non_finite_at)[threadIdx.x] = found;
   }
 }
 

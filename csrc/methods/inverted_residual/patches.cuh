@@ -5,7 +5,7 @@
 namespace convx::inverted_residual {
 
 // What the first filters meet for each of the window's pixels, in their order: channel, row, column. The
-// threads of a pixel have eight values each, whose places in a patch stay the same from pixel to pixel. All
+// threads of a pixel have 16 bytes each, whose places in a patch stay the same from pixel to pixel. All
 // patches of most windows are whole: no place is compared with the image's borders then.
 template <class T>
 class Patches {
@@ -13,14 +13,14 @@ class Patches {
   CONVX_DEVICE Patches(const Arguments<T>& a, const Window& w)
       : a_(a),
         w_(w),
-        image_(reinterpret_cast<const uint16_t*>(a.source) +
+        image_(reinterpret_cast<const Bits*>(a.source) +
                static_cast<int64_t>(w.image) * a.source_height * a.source_width * a.channels),
         piece_(static_cast<int>(a.by_pieces.remainder(threadIdx.x))) {
     CONVX_UNROLL
     for (int i = 0; i < kValues; ++i) {
       const int value = piece_ * kValues + i;
       of_[i] = a.patch[value];
-      if (value < a.channels * a.taps * a.taps) mask_[i / 2] |= 0xffffu << i % 2 * 16;
+      if (value < a.channels * a.taps * a.taps) mask_[i / kOfWord] |= Bits(~Bits()) << i % kOfWord * 16;
     }
   }
 
@@ -33,8 +33,10 @@ class Patches {
   }
 
  private:
-  static constexpr int kValues = 8, kAtOnce = 3;  // pixels whose values are on their way together
-  using Words = Vector<uint32_t, kValues / 2>;
+  static constexpr int kOfWord = 4 / sizeof(T), kValues = 4 * kOfWord;
+  static constexpr int kAtOnce = 3;  // pixels whose values are on their way together
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  using Words = Vector<uint32_t, 4>;
 
   template <bool Whole>
   CONVX_DEVICE void fetch_all(unsigned char* shared) const {
@@ -73,19 +75,19 @@ class Patches {
           Whole || (static_cast<uint32_t>(top + of_[i].row) < static_cast<uint32_t>(a_.source_height) &&
                     static_cast<uint32_t>(left + of_[i].column) < static_cast<uint32_t>(a_.source_width));
       if (is_inside)
-        words.element[i / 2] |= static_cast<uint32_t>(image_[first + of_[i].place]) << i % 2 * 16;
+        words.element[i / kOfWord] |= static_cast<uint32_t>(image_[first + of_[i].place]) << i % kOfWord * 16;
     }
     CONVX_UNROLL
-    for (int i = 0; i < kValues / 2; ++i) words.element[i] &= mask_[i];
+    for (int i = 0; i < 4; ++i) words.element[i] &= mask_[i];
     return words;
   }
 
   const Arguments<T>& a_;
   const Window& w_;
-  const uint16_t* image_;
+  const Bits* image_;
   int piece_;
   PatchValue of_[kValues];
-  uint32_t mask_[kValues / 2] = {};
+  uint32_t mask_[4] = {};
 };
 
 }  // namespace convx::inverted_residual

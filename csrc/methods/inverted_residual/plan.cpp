@@ -26,8 +26,8 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
     return Support::no("it needs an NVIDIA GPU with mma.sync of 16 bits (sm_80 and later), or a CPU, not " +
                        device.name);
   }
-  if (p.dtype != DType::bfloat16 && p.dtype != DType::float16) {
-    return Support::no(std::string("it takes bfloat16 and float16, not ") + to_string(p.dtype));
+  if (p.dtype == DType::float64) {
+    return Support::no("it takes float32, bfloat16 and float16, not float64");
   }
   if (p.filter != 3 && p.filter != 5) {
     return Support::no("it takes filters of 3x3 and 5x5, not " + number(p.filter) + "x" + number(p.filter));
@@ -53,6 +53,9 @@ Support supports(const BlockProblem& p, const DeviceTraits& device) {
     return activation == Activation::relu || activation == Activation::relu6;
   };
   const bool is_excited = p.squeezed_channels > 0;
+  if (is_excited && p.dtype == DType::float32) {
+    return Support::no("with squeeze-and-excitation it takes bfloat16 and float16, not float32");
+  }
   if (!is_relu(p.activation) && p.activation != Activation::hardswish &&
       !(is_excited && p.activation == Activation::silu)) {
     return Support::no(std::string("it has relu, relu6") +
@@ -87,57 +90,80 @@ int64_t strips_of(const BlockProblem& p, const Tiling& t, const Shape& shape) {
          divide_up(t.tile_width, shape.strip_columns);
 }
 
+bool is_float(const BlockProblem& p) {
+  return p.dtype == DType::float32;
+}
+
 double strip_instructions(const BlockProblem& p, const Shape& shape) {
   const double rows = strip_rows(shape, static_cast<int>(p.filter)), columns = shape.strip_columns;
   const double filter = static_cast<double>(p.filter), stride = static_cast<double>(p.stride);
   const double loads = ((rows - 1) * stride + filter) * ((columns - 1) * stride + filter);
-  return rows * columns * (2 * filter * filter + 8) + 3 * loads + filter * filter + 40;
+  return rows * columns * (2 * filter * filter + 8) + (is_float(p) ? 1 : 3) * loads + filter * filter + 40;
 }
 
 // Instructions that all warps of a block issue, for one step.
 double step_instructions(const BlockProblem& p, const Tiling& t, const Geometry& g, const Shape& shape) {
   const double pairs = static_cast<double>(t.chunk) / 16, warps = static_cast<double>(t.warps());
-  const double depth_steps = static_cast<double>(g.depth) / 16;
+  const double depth_steps = static_cast<double>(g.depth_steps);
   const double window_tiles = static_cast<double>(round_up(g.window_tiles, shape.expand_tiles));
-  const double expand = window_tiles * pairs * (depth_steps * 3.2 + 38);
+  const double expand = window_tiles * pairs * (depth_steps * (is_float(p) ? 20 : 3.2) + 38);
   const double items = static_cast<double>(strips_of(p, t, shape) * t.chunk) / 2;
   const double turns = std::ceil(items / (warps * 32)) * warps;
-  const double tiles = static_cast<double>(t.warps_down * shape.tiles_down * t.warps_across) *
+  const double tiles = static_cast<double>(t.warps_down * shape.tiles_down * g.project_across) *
                        std::ceil(shape.tiles_across / 2.0);
-  return expand + turns * strip_instructions(p, shape) + tiles * pairs * 3.5 + warps * 60;
+  const double project = tiles * static_cast<double>(g.chunk_steps) * (is_float(p) ? 22 : 3.5);
+  return expand + turns * strip_instructions(p, shape) + project + warps * 60;
 }
 
-// Of blocks that each have a multiprocessor: what a warp does in each stage, one after the other, and what is
-// between them. Fitted to 4700 plans of MobileNetV2's blocks at batch 1 on an H200, to 12 % in the mean.
-double lone_block_cycles(const BlockProblem& p, const Tiling& t, const Geometry& g, const Shape& shape) {
-  const int64_t pairs = t.chunk / kMatrix, threads = t.warps() * 32;
-  const double depth_steps = static_cast<double>(g.depth / kMatrix), tiles = shape.expand_tiles;
-  const int64_t jobs = divide_up(divide_up(g.window_tiles, shape.expand_tiles) * pairs, t.warps());
-  const double expand = static_cast<double>(jobs) * (depth_steps * (tiles * 2.5 + 4) + 40 + 20 * tiles);
-  const int64_t turns = divide_up(strips_of(p, t, shape) * t.chunk / 2, threads);
-  const double depthwise = static_cast<double>(turns) * strip_instructions(p, shape);
-  const double project = static_cast<double>(pairs) * (shape.tiles_down * shape.tiles_across * 1.5 + 20);
-  const double chunks = static_cast<double>(g.rank_chunks);
-  const double fetch = static_cast<double>(g.window_tiles * g.depth * 2) / static_cast<double>(threads);
-  return 1100 + 1550 * (chunks + 2) + 4.4 * (expand + depthwise + project) +
-         3 * (chunks - 1) * std::max({expand, depthwise, project}) + (t.ranks > 1 ? 1400 : 0) +
-         (p.expand_filter > 1 ? 480 : 120) * fetch;
+// Of blocks that each have a multiprocessor: what the warp with the most to do does in each stage, one after
+// the other, and what is between them. Fitted to 9500 plans of MobileNetV2's, MnasNet's and EfficientNet's
+// blocks at batch 1 on an H200, float32 and bfloat16, to 8 % in the mean.
+double lone_block_cycles(const BlockProblem& p, const DeviceTraits& device, const Tiling& t,
+                         const Geometry& g, const Shape& shape) {
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const int64_t pairs = t.chunk / kMatrix, warps = t.warps(), threads = warps * 32;
+  const double tiles = shape.expand_tiles, depth_steps = number(g.depth_steps);
+  const int64_t jobs = divide_up(g.window_tiles, int64_t{shape.expand_tiles}) * pairs;
+  // Of float32, products of parts and what parts them; each waits for the one before.
+  const double of_step = is_float(p) ? tiles * 44 + 26 : tiles * 3 + 7, waits = is_float(p) ? 130 : 60;
+  const double issue = number(divide_up(jobs, 4)) * (depth_steps * of_step + 40 + 20 * tiles);
+  const double expand = number(divide_up(jobs, warps)) * (depth_steps * waits + 300) + 0.3 * issue;
+  const double strip = strip_instructions(p, shape);
+  const double depthwise = number(divide_up(strips_of(p, t, shape), threads / (t.chunk / 2))) * strip;
+  const double depthwise_issue = number(divide_up(strips_of(p, t, shape) * t.chunk / 2, 128)) * strip;
+  const double down = shape.tiles_down, across = shape.tiles_across / 2;
+  const double project =
+      number(divide_up(g.chunk_steps, g.splits)) *
+      (is_float(p) ? down * across * 28 + (down + across) * 16 + 88 : down * across * 2 + 48);
+  const double fetch = number(g.window_tiles * g.depth_steps * kStepBytes) / number(threads);
+  const double slower = is_float(p) ? 1.4 : 1;
+  constexpr int64_t kHalf = 113 << 10;  // of a multiprocessor's shared memory: the next kernel has to wait
+  return slower * (1400 * number(g.rank_chunks + 2) + 209 * number(warps)) + 0.66 * expand +
+         4.36 * depthwise + 0.43 * project +
+         1.31 * number(g.rank_chunks - 1) * std::max({issue, depthwise_issue, project}) +
+         92 * number(t.ranks * g.splits - 1) + 307 * fetch + 382 * down * across +
+         561 * std::min(number(g.blocks) / std::max(device.multiprocessors, 1), 1.0) +
+         0.029 * number(std::max<int64_t>(g.shared_bytes - kHalf, 0));
 }
 
 double predicted_us(const BlockProblem& p, const DeviceTraits& device, const Tiling& t, const Geometry& g,
                     const Shape& shape) {
   const double of_processor = std::ceil(static_cast<double>(g.blocks) / std::max(device.multiprocessors, 1));
-  if (of_processor <= 1) return lone_block_cycles(p, t, g, shape) / device.busy_cycles_per_us();
   const double resident = std::min(static_cast<double>(fitting(device, t, g)), of_processor);
+  const double rounds = std::ceil(of_processor / resident);
+  if (of_processor <= 4) {
+    return lone_block_cycles(p, device, t, g, shape) * rounds * (0.9 + 0.1 * resident) /
+           device.busy_cycles_per_us();
+  }
   const double steps = static_cast<double>(g.rank_chunks + 2);
-  const double window = static_cast<double>(g.window_tiles * 16 * g.depth);
+  const double pieces = static_cast<double>(g.window_tiles * 16 * g.depth_steps * 2);
   const double fetch = p.expand_filter > 1 ? 100 : 25;  // instructions for 16 bytes
-  const double outside = window / 8 / 32 * fetch + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
+  const double outside = pieces / 32 * fetch + static_cast<double>(2 * g.window_bytes) / 512 * 3 +
                          static_cast<double>(g.result_tiles * g.out_pairs * kMatrix) * 4;
   const double issue = (steps * step_instructions(p, t, g, shape) + outside) / 4;
   // What one block waits for by itself: barriers, and in each step the longest chain of a warp.
   const double alone = 3000 + steps * 500 + issue * 1.2;
-  const double cycles = std::ceil(of_processor / resident) * std::max(alone, resident * issue * 1.4);
+  const double cycles = rounds * std::max(alone, resident * issue * 1.4);
   return std::max(1.5 + cycles / device.busy_cycles_per_us(), p.bytes() / (device.bandwidth_GBps * 1e3) + 2);
 }
 
@@ -182,13 +208,17 @@ void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
   const int64_t least_across = divide_up(out_pairs, shape.tiles_across / 2);
   for (t.warps_across = least_across; t.warps() * 32 <= shape.threads; t.warps_across *= 2) {
     if (t.warps() < 4) continue;
-    for (t.chunk = 16; t.chunk <= 64; t.chunk *= 2) {
+    for (const int64_t chunk : {16, 32, 48, 64, 80, 96, 128}) {
+      t.chunk = chunk;
       if (t.chunk / 2 >= p.expanded_channels && t.chunk > 16) continue;
       t.ranks = 1;
       const Geometry of_one = geometry_of(p, t);
       for (const int64_t ranks :
            possible_ranks(device, of_one.chunks, shape.shares ? of_one.blocks : kLimit)) {
         t.ranks = ranks;
+        // What is rounded up is work too.
+        if (3 * divide_up(of_one.chunks, ranks) * ranks * chunk > 4 * round_up(p.expanded_channels, kMatrix))
+          continue;
         append_plan(p, device, t, plans);
       }
     }
@@ -199,7 +229,7 @@ void append_tile(const BlockProblem& p, const DeviceTraits& device, Tiling t, st
 void append_unbanded(const BlockProblem& p, const DeviceTraits& device, std::vector<Plan>& plans) {
   for (int64_t at = 0; at < kShapeCount; ++at) {
     const Shape& shape = kShapes[p.stride - 1][at];
-    if (p.expand_filter > 1 && !shape.patches) continue;
+    if ((p.expand_filter > 1 && !shape.patches) || (is_float(p) && !shape.takes_float)) continue;
     std::vector<Plan> some;
     for (const int64_t tile_height :
          tile_sides(p.out_height, strip_rows(shape, static_cast<int>(p.filter)))) {
@@ -221,7 +251,7 @@ std::vector<Plan> candidates(const BlockProblem& p, const DeviceTraits& device) 
     plans = excited::candidates(p, device);
   } else {
     append_unbanded(p, device, plans);
-    append_fastest(plans, banded::candidates(p, device), kMostBanded);
+    if (!is_float(p)) append_fastest(plans, banded::candidates(p, device), kMostBanded);
   }
   for (Plan& plan : plans) plan.method = &method;
   return plans;

@@ -12,6 +12,7 @@ struct Shape {
   // Whether blocks of a cluster can share a tile, a small batch's need, and whether a network's first
   // convolution can be the expand stage: the code costs the others registers.
   bool shares, patches;
+  bool takes_float;  // its sums leave registers for the two parts of float32
 };
 
 constexpr int kMostOfPatch = 32;  // values that a first convolution's filter meets
@@ -20,18 +21,18 @@ constexpr int kMostRing = 6;      // chunks of filters in shared memory
 constexpr int kShapeCount = 6;
 // By stride - 1. Rows and columns of 7 fit the maps of networks for images of 224 x 224.
 constexpr Shape kShapes[2][kShapeCount] = {
-    {{7, 2, 4, 4, 2, 256, false, true},
-     {4, 2, 2, 4, 2, 384, false, false},
-     {7, 2, 2, 4, 2, 384, false, false},
-     {7, 1, 1, 4, 2, 512, true, true},
-     {7, 1, 1, 10, 1, 384, false, false},
-     {2, 1, 1, 2, 1, 512, true, false}},
-    {{4, 1, 4, 4, 2, 256, false, false},
-     {4, 1, 1, 4, 2, 512, false, true},
-     {7, 1, 2, 4, 2, 384, false, false},
-     {4, 1, 2, 4, 2, 384, true, true},
-     {7, 1, 1, 10, 1, 384, false, false},
-     {1, 1, 1, 2, 1, 512, true, false}},
+    {{7, 2, 4, 4, 2, 256, false, true, true},
+     {4, 2, 2, 4, 2, 384, false, false, false},
+     {7, 2, 2, 4, 2, 384, false, false, false},
+     {7, 1, 1, 4, 2, 512, true, true, true},
+     {7, 1, 1, 10, 1, 384, false, false, true},
+     {2, 1, 1, 2, 1, 512, true, false, true}},
+    {{4, 1, 4, 4, 2, 256, false, false, true},
+     {4, 1, 1, 4, 2, 512, false, true, false},
+     {7, 1, 2, 4, 2, 384, false, false, false},
+     {4, 1, 2, 4, 2, 384, true, true, true},
+     {7, 1, 1, 10, 1, 384, false, false, true},
+     {1, 1, 1, 2, 1, 512, true, false, true}},
 };
 
 // 25 taps are as many registers: strips are shorter then.

@@ -14,15 +14,12 @@ CONVX_DEVICE void store_four(const Arguments& a, const Bound<T>& bound, PairSums
     CONVX_UNROLL
     for (int k = 0; k < 4; ++k) sums.at(half, k) += widen(four.element[k]);
   }
-  Vector<uint32_t, 2> words;
-  CONVX_UNROLL
-  for (int k = 0; k < 2; ++k) {
-    const float low = sums.at(half, 2 * k), high = sums.at(half, 2 * k + 1);
-    words.element[k] = a.output_activation == Activation::none
-                           ? narrow_pair<T>(low, high)
-                           : activated_pair<T, Inside::relu>(low, high, bound.high);
-  }
-  store_whole<uint32_t, 2>(reinterpret_cast<uint32_t*>(to), words);
+  const float values[4] = {sums.at(half, 0), sums.at(half, 1), sums.at(half, 2), sums.at(half, 3)};
+  constexpr int kWords = sizeof(T);
+  const Vector<uint32_t, kWords> words = a.output_activation == Activation::none
+                                             ? rounded_words<T>(values)
+                                             : activated_words<T, Inside::relu>(values, bound);
+  store_whole<uint32_t, kWords>(reinterpret_cast<uint32_t*>(to), words);
 }
 
 }  // namespace convx::inverted_residual

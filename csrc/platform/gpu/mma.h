@@ -93,7 +93,9 @@ __attribute__((no_sanitize("address"))) inline float half_of(uint32_t word, int 
 template <class T>
 __attribute__((no_sanitize("address"))) inline float word_product(uint32_t a, uint32_t b, float sum) {
   if constexpr (std::is_same<T, tf32>::value) {
-    return __builtin_fmaf(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b), sum);
+    // Units read no more than these bits.
+    return __builtin_fmaf(__builtin_bit_cast(float, a & ~0x1fffu), __builtin_bit_cast(float, b & ~0x1fffu),
+                          sum);
   } else {
     sum = __builtin_fmaf(half_of<T>(a, 0), half_of<T>(b, 0), sum);
     return __builtin_fmaf(half_of<T>(a, 1), half_of<T>(b, 1), sum);

@@ -235,7 +235,9 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
   block.reference(expected, reach);
   const bool is_all_exact = is_exact(p.activation) && is_exact(p.output_activation);
   const double roundings = is_all_exact && p.squeezed_channels == 0 ? 0 : 1;
-  const double unit = p.dtype == DType::bfloat16 ? 1.0 / 256 : 1.0 / 2048;
+  const double unit = p.dtype == DType::float32    ? 0x1p-23
+                      : p.dtype == DType::bfloat16 ? 1.0 / 256
+                                                   : 1.0 / 2048;
   int failures = 0;
   for (const Plan& plan : plans) {
     const std::string text = describe(plan);
@@ -273,8 +275,10 @@ int run_line(const std::string& text) {
   if (!support.ok) throw std::invalid_argument(support.reason);
   const std::vector<Plan> plans = method.candidates(line.problem, device);
   std::printf("CASE %zu plans: %s\n", plans.size(), text.c_str());
-  return line.problem.dtype == DType::bfloat16 ? run<bfloat16>(line, device, plans)
-                                               : run<float16>(line, device, plans);
+  const auto run_typed = line.problem.dtype == DType::float32    ? run<float>
+                         : line.problem.dtype == DType::bfloat16 ? run<bfloat16>
+                                                                 : run<float16>;
+  return run_typed(line, device, plans);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct PatchArguments {
 // Sizes are in elements, places in shared memory (…_at) in bytes; see geometry.h.
 template <class T>
 struct Arguments {
+  static constexpr bool kMayHaveOneChunk = false;
   const T* source;
   const unsigned char* filters;
   const float* bias;

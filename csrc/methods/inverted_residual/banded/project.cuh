@@ -50,14 +50,16 @@ class Project {
         PairFilters of_pair;
         load_piece(filters + j * static_cast<int>(kPairBytes), of_pair.word);
         CONVX_UNROLL
-        for (int i = 0; i < kTiles; ++i) of_[i][j].template add<32, T>(results[i], of_pair);
+        for (int i = 0; i < kTiles; ++i) {
+          of_[i][j].template add<32, T>(Parts<T>(results[i]), Parts<T>(of_pair.word));
+        }
       }
       filters += a.out_pairs * static_cast<int>(kPairBytes);
     }
   }
 
   CONVX_DEVICE void exchange(const Arguments<T>& a, int rank, unsigned char* shared, int warp, int lane) {
-    exchange_sums<32>(a, of_, first_pair_, warp * kTiles * kPairs, rank, shared, lane);
+    exchange_sums<32>(a, of_, first_pair_, warp * kTiles * kPairs, BlockGiver{rank}, shared, lane);
   }
 
   CONVX_DEVICE void store(const Arguments<T>& a, const Window& w, int rank, int warp, int lane) const {
