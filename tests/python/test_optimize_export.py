@@ -54,6 +54,15 @@ for path in sys.argv[1:]:
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
     print(path)
 """
+TORCHS_OWN = """
+import sys, torch
+device, path = sys.argv[1:]
+model, x = torch.nn.Conv2d(2, 2, 1).to(device), torch.zeros(1, 2, 8, 8, device=device)
+with torch.no_grad():
+    program = torch.export.export(model, (x,))
+torch._inductor.aoti_compile_and_package(program, package_path=path)
+torch._inductor.aoti_load_package(path)
+"""
 
 
 def image(device: str = "cpu", layout: str = "channels_last", batch: int = 2) -> Tensor:
@@ -150,4 +159,6 @@ def test_another_process_loads_them(tmp_path: Path, device: str) -> None:
             torch.save([(each, model(each)) for each in inputs], f"{path}.calls")
         paths += made
     done = run_python(LOAD, *paths)
+    if done.returncode < 0 and run_python(TORCHS_OWN, device, str(tmp_path / "own.pt2")).returncode < 0:
+        pytest.skip("this torch crashes when it loads a package, of its own layers and without convx too")
     assert done.stdout.split() == paths, done.stderr[-3000:]
