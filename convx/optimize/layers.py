@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 import convx.nn
 from convx import _libraries, functional
-from convx._arguments import padding_2d, pair
+from convx._arguments import is_channels_last, padding_2d, pair
 from convx._errors import InvalidArgument
 from convx.operators.checks import plane_size
 from convx.optimize.folding import Norm, folded
@@ -119,6 +120,27 @@ class PlaneMeans(nn.Module):
                 return found
         means = F.adaptive_avg_pool2d(input, 1)
         return means if self.keeps_planes else means.flatten(1)
+
+
+class MovedChannels(nn.Module):
+    """Of one or two images (batch, channels, height, width) that differ in their channels alone: channels in
+    this order, counted from the first one's on to the second's."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        super().__init__()
+        self.order = [*order]
+
+    def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
+        if _front is not None and first.device.type == "cpu" and not torch.compiler.is_compiling():
+            found: Tensor | None = _front.moved_channels(first, second, self.order)
+            if found is not None:
+                return found
+        both = first if second is None else torch.cat([first, second], 1)
+        if self.order == [*range(both.shape[1])]:
+            return both if second is not None else first.clone()
+        moved = both.index_select(1, torch.tensor(self.order, device=first.device))
+        layout = torch.channels_last if is_channels_last(first) else torch.contiguous_format
+        return moved.contiguous(memory_format=layout)
 
 
 def _parameters(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[nn.Parameter, nn.Parameter]:

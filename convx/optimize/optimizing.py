@@ -27,6 +27,7 @@ from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.means import fuse_means
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
+from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import take_pads
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
@@ -87,12 +88,12 @@ def optimize(
     the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last,
     of float32 and 16 bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation,
     of float32 on CPUs by strips of rows that stay in a core's caches, where that is measured to be faster
-    than their layers; so are
-    squeeze-and-excitations alone, with their means and product. On GPUs the whole is replayed as a CUDA
-    graph. On CPUs convolutions, blocks, means of planes and linear layers that follow one another are one
-    call, in memory that is kept, and the images of a batch go through them one by one where that is faster on
-    the example input. What is no convolution is torch's own, or compiled by inductor where that is measured
-    to be faster (compile). The copy is run on the example input beside the model and checked against float64.
+    than their layers; so are squeeze-and-excitations alone, with their means and product. On GPUs the whole
+    is replayed as a CUDA graph. On CPUs convolutions, blocks, means of planes, linear layers, and
+    concatenations, slices and shuffles of channels that follow one another are one call, in memory that is
+    kept, and the images of a batch go through them one by one where that is faster on the example input. What
+    is no convolution is torch's own, or compiled by inductor where that is measured to be faster (compile).
+    The copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
@@ -283,6 +284,8 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         take_pads(module)
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
+        if all(each.device.type == "cpu" for each in inputs.tensors(args, kwargs)):
+            fuse_moves(module)
         fuse_means(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))

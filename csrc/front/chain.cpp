@@ -54,7 +54,7 @@ Chain::Chain(std::vector<std::shared_ptr<Link>> links, std::vector<Reads> reads,
       }
       if (value < 0) continue;
       last_use_[value] = i;
-      const auto& wanted = value == reads_[i].input ? link.input_sizes : link.result_sizes;
+      const auto& wanted = value == reads_[i].input ? link.input_sizes : link.residual_sizes;
       if (value < given_) {
         if (!given_sizes_[value].empty() && given_sizes_[value] != wanted) {
           throw std::invalid_argument("a link reads tensors like those that it was prepared for");

@@ -26,6 +26,7 @@ class ConvolutionLink : public Link {
     input_format = result_format = front::format_of(p);
     options = operands.input.options();
     adds_residual = adds;
+    if (adds) residual_sizes = result_sizes;
     library = p.library;
     // As the kernels read them, for as long as the weights stay as they are: the caller looks.
     weight_ = p.reads_weight(packed_.defined())

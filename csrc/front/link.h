@@ -15,7 +15,7 @@ class Link {
   // Whether torch's own function computes it, which allocates its result: run() then, launch() otherwise.
   virtual bool is_torchs() const { return false; }
   virtual Tensor run(const Tensor& input) const;
-  // pointers: input, result and the epilogue's residual.
+  // pointers: input, result and, as the epilogue's residual, what else is read.
   virtual void launch(Pointers pointers) const;
   // Of images, dense in either layout, or of a matrix: input_sizes, input_format, options and library.
   void read(const Tensor& input, const KernelLibrary& of);
@@ -23,6 +23,7 @@ class Link {
   Tensor dense(const Tensor& tensor) const;
 
   c10::DimVector input_sizes, result_sizes;
+  c10::DimVector residual_sizes;  // of what is read beside the input, where something is
   at::MemoryFormat input_format = at::MemoryFormat::Contiguous, result_format = input_format;
   at::TensorOptions options;  // dtype and device of all its tensors
   bool adds_residual = false;
@@ -50,6 +51,14 @@ const KernelLibrary* library_of_images(const Tensor& images);
 pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
 // The same by a call: bit for bit what the link gives. None where it would be null, or a gradient is wanted.
 std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes);
+
+// Channels of one tensor, or of two with the same pixels (second may be None), in another order: of each
+// channel of the result its place among the first one's channels and then the second's.
+pybind11::object moved_link(pybind11::handle first, pybind11::handle second,
+                            const std::vector<int64_t>& order);
+// The same by a call; None where the link would be null, or a gradient is wanted.
+std::optional<Tensor> moved_channels(const Tensor& first, const std::optional<Tensor>& second,
+                                     const std::vector<int64_t>& order);
 
 // torch's own linear layer of a matrix. bias may be None.
 pybind11::object linear_link(pybind11::handle input, pybind11::handle weight, pybind11::handle bias);

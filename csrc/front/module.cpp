@@ -31,6 +31,8 @@ PYBIND11_MODULE(_front, module) {
   module.def("block_link", &convx::front::block_link);
   module.def("mean_link", &convx::front::mean_link);
   module.def("plane_means", &convx::front::plane_means);
+  module.def("moved_link", &convx::front::moved_link);
+  module.def("moved_channels", &convx::front::moved_channels);
   module.def("linear_link", &convx::front::linear_link);
   module.def("conv2d", &convx::front::conv2d);
   module.def("register_derivative", &convx::front::register_derivative);

@@ -1,0 +1,50 @@
+"""Moves of channels that follow one another, as one node for each result that something else reads."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from convx.optimize.channels import Channel, channels_of, is_helper, is_image, is_slice, moved, shape_of
+from convx.optimize.graph import Reader
+from convx.optimize.layers import MovedChannels
+
+_MOST_SOURCES = 2  # that one kernel reads
+
+
+def fuse_moves(module: fx.GraphModule) -> None:
+    """Puts MovedChannels in the place of moves of float32 images, of which each is a call and a copy."""
+    reader = Reader(module)
+    nodes = list(module.graph.nodes)
+    if any(map(reader.writes, nodes)):
+        return  # to what may be seen by another name
+    found: dict[fx.Node, list[Channel]] = {}  # of what is moved and not yet made
+    for node in nodes:
+        if not is_helper(node):
+            for each in [source for source in node.all_input_nodes if source in found]:
+                if moved(reader, node) is None:
+                    _make(module, each, found)
+        channels = moved(reader, node)
+        if channels is None or node.meta["tensor_meta"].dtype != torch.float32:
+            continue
+        found[node] = [found.get(source, channels_of(source))[place] for source, place in channels]
+        if is_slice(node):  # of which the next moves begin: they would have more and more sources
+            _make(module, node, found)
+    module.graph.eliminate_dead_code()
+    module.delete_all_unused_submodules()
+    module.recompile()
+
+
+def _make(module: fx.GraphModule, node: fx.Node, found: dict[fx.Node, list[Channel]]) -> None:
+    channels = found[node]
+    sources = list(dict.fromkeys(source for source, _ in channels))
+    if len(sources) > _MOST_SOURCES or not all(map(is_image, sources)):
+        return
+    first = {source: sum(shape_of(each)[1] for each in sources[:at]) for at, source in enumerate(sources)}
+    name = f"moved_{node.name}"
+    module.add_submodule(name, MovedChannels([first[source] + place for source, place in channels]).eval())
+    with module.graph.inserting_after(node):
+        made = module.graph.call_module(name, tuple(sources))
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    del found[node]
