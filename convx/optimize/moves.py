@@ -27,12 +27,19 @@ def fuse_moves(module: fx.GraphModule) -> None:
         channels = moved(reader, node)
         if channels is None or node.meta["tensor_meta"].dtype != torch.float32:
             continue
+        if is_slice(node) and not any(_wants_copy(reader, user) for user in node.users):
+            continue  # a view, which costs nothing
         found[node] = [found.get(source, channels_of(source))[place] for source, place in channels]
         if is_slice(node):  # of which the next moves begin: they would have more and more sources
             _make(module, node, found)
     module.graph.eliminate_dead_code()
     module.delete_all_unused_submodules()
     module.recompile()
+
+
+def _wants_copy(reader: Reader, node: fx.Node) -> bool:
+    """Layers read dense images, and moves copy what they read."""
+    return node.op == "call_module" or is_helper(node) or moved(reader, node) is not None
 
 
 def _make(module: fx.GraphModule, node: fx.Node, found: dict[fx.Node, list[Channel]]) -> None:

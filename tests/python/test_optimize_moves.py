@@ -67,6 +67,7 @@ OTHERS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "every other channel": lambda model, x: model.six(x[:, ::2]),
     "pixels too": lambda model, x: model.six(x[:, :6, 1:]),
     "other turns": lambda model, x: x.view(x.size(0), 2, 6, x.size(2), x.size(3)).transpose(1, 3).sum(1),
+    "views": lambda model, x: model.six(x[:, :6] * x[:, 6:]),
     "written to": lambda model, x: model.six(x[:, :6].add_(1)),
 }
 
