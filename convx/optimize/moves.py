@@ -32,7 +32,9 @@ def fuse_moves(module: fx.GraphModule) -> None:
         found[node] = [found.get(source, channels_of(source))[place] for source, place in channels]
         if is_slice(node):  # of which the next moves begin: they would have more and more sources
             _make(module, node, found)
-    module.graph.eliminate_dead_code()
+    for node in reversed(nodes):
+        if not node.users and (is_helper(node) or moved(reader, node) is not None):
+            module.graph.erase_node(node)
     module.delete_all_unused_submodules()
     module.recompile()
 

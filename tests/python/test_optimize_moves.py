@@ -105,6 +105,17 @@ def test_what_is_left(name: str) -> None:
     assert _moves(optimized_agrees(_model(OTHERS[name]), image())) == 0
 
 
+def test_what_nobody_reads_stays() -> None:
+    """A model's own layers: they may have hooks."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        model.two(x)
+        return model.six(torch.channel_shuffle(x, 2)[:, :6])  # type: ignore[no-any-return]
+
+    report = optimized_agrees(_model(run), image()).report
+    assert report is not None and len(report.rows) == 2
+
+
 def test_other_devices_and_dtypes(device: str) -> None:
     run, count = MOVES["unit"]
     model, x = _model(run).to(device), image().to(device)
