@@ -13,6 +13,7 @@ from convx._arguments import padding_2d, pair
 from convx._blocks import Block, InvertedResidual, SqueezeExcite
 from convx.optimize.graph import Reader
 from convx.optimize.layers import FusedConv2d
+from convx.optimize.naming import first_free
 
 
 def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[Block, Any], bool]) -> dict[str, str]:
@@ -170,7 +171,4 @@ def _free_name(module: fx.GraphModule, layers: list[fx.Node], word: str) -> str:
     """What the layers' names have in common, and a word behind."""
     parents = [str(node.target).split(".")[:-1] for node in layers]
     common = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parents, strict=False))
-    wanted = ".".join([*(level[0] for level in common), word])
-    names = {name for name, _ in module.named_modules()}
-    numbered = (wanted if number == 0 else f"{wanted}_{number}" for number in range(len(names) + 1))
-    return next(name for name in numbered if name not in names)
+    return first_free(module, ".".join([*(level[0] for level in common), word]), first=1)

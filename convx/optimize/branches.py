@@ -12,6 +12,8 @@ from torch.fx._symbolic_trace import _maybe_revert_all_patches
 from torch.fx.proxy import Attribute
 from torch.utils._pytree import tree_leaves
 
+from convx.optimize.nodes import computed
+
 _UNKNOWN = object()
 
 
@@ -125,16 +127,7 @@ class BranchTracer(fx.Tracer):
             return given
         if any(self._values[each] is _UNKNOWN for each in node.all_input_nodes):
             return _UNKNOWN
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._values.__getitem__)
-        target: Any = node.target
         try:
-            if node.op == "get_attr":
-                owner, _, name = target.rpartition(".")
-                return getattr(self.root.get_submodule(owner), name)
-            if node.op == "call_module":
-                return self.root.get_submodule(target)(*args, **kwargs)
-            if node.op == "call_method":
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
+            return computed(self.root, node, self._values)
         except Exception:  # of fake tensors, whose numbers nobody knows
             return _UNKNOWN

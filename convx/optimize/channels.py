@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 
 from convx.optimize.graph import Reader, bound, has_hooks
+from convx.optimize.nodes import is_image, shape_of
 
 Channel = tuple[fx.Node, int]
 _VIEWS = ("view", "reshape")
@@ -18,15 +19,6 @@ _GROUPS: tuple[Any, ...] = (torch.channel_shuffle, nn.functional.channel_shuffle
 _TURNS: tuple[Any, ...] = (torch.transpose, "transpose")
 # What shuffles and slices are written with.
 _HELPERS: tuple[Any, ...] = (*_VIEWS, *_TURNS, *_PIECES, "size", "contiguous", getattr, operator.floordiv)
-
-
-def shape_of(node: Any) -> tuple[int, ...]:
-    """Of a tensor, with the example input."""
-    return tuple(getattr(node.meta.get("tensor_meta"), "shape", ())) if isinstance(node, fx.Node) else ()
-
-
-def is_image(node: Any) -> bool:
-    return len(shape_of(node)) == 4
 
 
 def is_helper(node: fx.Node) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from convx._arguments import pair
 from convx.optimize.graph import BATCH_NORM, Reader, bound
 from convx.optimize.naming import free_name
+from convx.optimize.nodes import computed
 
 _CONVOLUTION = "input weight bias stride padding dilation groups"
 _RANDOM = ("rand", "drop", "bernoulli", "multinomial", "normal_", "uniform_")
@@ -73,7 +74,7 @@ def _constant(reader: Reader, value: Any) -> Tensor | None:
     values: dict[fx.Node, Any] = {}
     for node in reader.module.graph.nodes:
         if node in needed:
-            values[node] = _computed(reader, node, values)
+            values[node] = computed(reader.module, node, values)
     found = values[value]
     return found if isinstance(found, Tensor) else None
 
@@ -101,17 +102,6 @@ def _stays(reader: Reader, node: fx.Node) -> bool:
             return False
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return not any(word in name for word in _RANDOM)
-
-
-def _computed(reader: Reader, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-    if node.op == "get_attr":
-        owner, _, name = str(node.target).rpartition(".")
-        return getattr(reader.module.get_submodule(owner), name)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    target: Any = node.target
-    return target(*args, **kwargs)
 
 
 def _parameter(value: Tensor) -> nn.Parameter:

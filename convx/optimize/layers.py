@@ -114,8 +114,8 @@ class PlaneMeans(nn.Module):
         self.keeps_planes = keeps_planes
 
     def forward(self, input: Tensor) -> Tensor:
-        if _front is not None and input.device.type == "cpu" and not torch.compiler.is_compiling():
-            found: Tensor | None = _front.plane_means(input, self.keeps_planes)
+        if _asks_front(input):
+            found: Tensor | None = _front.plane_means(input, self.keeps_planes)  # type: ignore[union-attr]
             if found is not None:
                 return found
         means = F.adaptive_avg_pool2d(input, 1)
@@ -131,8 +131,8 @@ class MovedChannels(nn.Module):
         self.order = [*order]
 
     def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
-        if _front is not None and first.device.type == "cpu" and not torch.compiler.is_compiling():
-            found: Tensor | None = _front.moved_channels(first, second, self.order)
+        if _asks_front(first):
+            found: Tensor | None = _front.moved_channels(first, second, self.order)  # type: ignore[union-attr]
             if found is not None:
                 return found
         both = first if second is None else torch.cat([first, second], 1)
@@ -141,6 +141,11 @@ class MovedChannels(nn.Module):
         moved = both.index_select(1, torch.tensor(self.order, device=first.device))
         layout = torch.channels_last if is_channels_last(first) else torch.contiguous_format
         return moved.contiguous(memory_format=layout)
+
+
+def _asks_front(input: Tensor) -> bool:
+    """Which then says whether it takes such tensors."""
+    return _front is not None and input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _parameters(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[nn.Parameter, nn.Parameter]:

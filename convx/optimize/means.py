@@ -6,6 +6,8 @@ from torch import fx
 
 from convx.optimize.graph import Reader
 from convx.optimize.layers import PlaneMeans
+from convx.optimize.naming import first_free
+from convx.optimize.nodes import is_image
 
 
 def fuse_means(module: fx.GraphModule) -> None:
@@ -14,10 +16,10 @@ def fuse_means(module: fx.GraphModule) -> None:
     for node in reversed(list(module.graph.nodes)):  # what flattens means comes before them
         flat, planes = reader.flat_plane_means(node), reader.plane_means(node)
         input = flat or planes
-        if not isinstance(input, fx.Node) or len(getattr(input.meta.get("tensor_meta"), "shape", ())) != 4:
+        if input is None or not is_image(input):
             continue
         if node.users:
-            name = f"plane_means_{node.name}"
+            name = first_free(module, f"plane_means_{node.name}")
             module.add_submodule(name, PlaneMeans(keeps_planes=flat is None))
             with module.graph.inserting_after(node):
                 made = module.graph.call_module(name, (input,))

@@ -97,16 +97,15 @@ class OptimizedModel(nn.Module):
         if self._inputs is None:
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
-        otherwise: Any = self.otherwise
-        if otherwise is not None and _sizes(tensors) in self._others:
-            return otherwise(*args, **kwargs)
+        if self._others and _sizes(tensors) in self._others:
+            return self.otherwise(*args, **kwargs)  # type: ignore[operator]
         try:
             if self.graphs.can_serve(tensors):
                 return self.graphs.call(self.network, self._prepared, tensors)
             return self._run(*tensors)
         except OtherBranch:
             self._others.add(_sizes(tensors))
-            return otherwise(*args, **kwargs)
+            return self.otherwise(*args, **kwargs)  # type: ignore[operator]
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:

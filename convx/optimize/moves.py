@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from convx.optimize.channels import Channel, channels_of, is_helper, is_image, is_slice, moved, shape_of
+from convx.optimize.channels import Channel, channels_of, is_helper, is_slice, moved
 from convx.optimize.graph import Reader
 from convx.optimize.layers import MovedChannels
+from convx.optimize.naming import first_free
+from convx.optimize.nodes import is_image, shape_of
 
 _MOST_SOURCES = 2  # that one kernel reads
 
@@ -20,11 +22,10 @@ def fuse_moves(module: fx.GraphModule) -> None:
         return  # to what may be seen by another name
     found: dict[fx.Node, list[Channel]] = {}  # of what is moved and not yet made
     for node in nodes:
-        if not is_helper(node):
-            for each in [source for source in node.all_input_nodes if source in found]:
-                if moved(reader, node) is None:
-                    _make(module, each, found)
         channels = moved(reader, node)
+        if channels is None and not is_helper(node):
+            for each in [source for source in node.all_input_nodes if source in found]:
+                _make(module, each, found)
         if channels is None or node.meta["tensor_meta"].dtype != torch.float32:
             continue
         if is_slice(node) and not any(_wants_copy(reader, user) for user in node.users):
@@ -50,7 +51,7 @@ def _make(module: fx.GraphModule, node: fx.Node, found: dict[fx.Node, list[Chann
     if len(sources) > _MOST_SOURCES or not all(map(is_image, sources)):
         return
     first = {source: sum(shape_of(each)[1] for each in sources[:at]) for at, source in enumerate(sources)}
-    name = f"moved_{node.name}"
+    name = first_free(module, f"moved_{node.name}")
     module.add_submodule(name, MovedChannels([first[source] + place for source, place in channels]).eval())
     with module.graph.inserting_after(node):
         made = module.graph.call_module(name, tuple(sources))

@@ -15,7 +15,11 @@ def free_name(module: fx.GraphModule, name: str, replaced: Sequence[fx.Node]) ->
         for node in module.graph.nodes
         if node.op in ("call_module", "get_attr") and f"{node.target}.".startswith(f"{name}.")
     ]
-    if uses == [*replaced]:
-        return name
-    names = {each for each, _ in module.named_modules()}
-    return next(each for number in range(len(names) + 1) if (each := f"{name}_{number}") not in names)
+    return name if uses == [*replaced] else first_free(module, name)
+
+
+def first_free(module: fx.GraphModule, name: str, first: int = 0) -> str:
+    """The name where no layer has it, or with the least number from the first one on that none has."""
+    names = {each for each, _ in module.named_modules(remove_duplicate=False)}
+    numbered = (f"{name}_{number}" for number in range(first, first + len(names)))
+    return next(each for each in (name, *numbered) if each not in names)

@@ -11,6 +11,7 @@ from torch import fx, nn
 from convx._arguments import padding_2d, pair
 from convx.optimize.graph import Convolution, Reader, bound, has_hooks
 from convx.optimize.naming import free_name
+from convx.optimize.nodes import is_image
 
 
 def take_pads(module: fx.GraphModule) -> None:
@@ -41,7 +42,7 @@ def _padded(convolution: Convolution, left: int, right: int, above: int, below: 
 
 def _sides(reader: Reader, node: fx.Node) -> list[int] | None:
     """How many zeros it puts left, right, above and below."""
-    if len(getattr(node.meta.get("tensor_meta"), "shape", ())) != 4:
+    if not is_image(node):
         return None
     layer: Any = reader.layer(node)
     if type(layer) in (nn.ZeroPad2d, nn.ConstantPad2d):

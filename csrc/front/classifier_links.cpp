@@ -1,7 +1,6 @@
 // What networks of convolutions end with: means of planes, and a linear layer.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -115,12 +114,7 @@ std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes) {
   const KernelLibrary* const library = library_of_images(input);
   const bool wants_gradient = input.requires_grad() && at::GradMode::is_enabled();
   if (library == nullptr || input.scalar_type() != at::kFloat || wants_gradient) return std::nullopt;
-  const MeanLink link(input, keeps_planes, *library);
-  Tensor means = at::empty(link.result_sizes, link.options, link.result_format);
-  Pointers pointers;
-  pointers.input = input.const_data_ptr(), pointers.result = means.mutable_data_ptr();
-  link.launch(pointers);
-  return means;
+  return MeanLink(input, keeps_planes, *library).launched(input);
 }
 
 py::object linear_link(py::handle input_object, py::handle weight, py::handle bias) {

@@ -1,5 +1,6 @@
 #include "front/link.h"
 
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
@@ -85,6 +86,15 @@ Tensor Link::run(const Tensor& /*input*/) const {
 
 void Link::launch(Pointers /*pointers*/) const {
   throw std::logic_error("convx: this link is run: it is torch's");
+}
+
+Tensor Link::launched(const Tensor& input, const Tensor* second) const {
+  Tensor result = at::empty(result_sizes, options, result_format);
+  Pointers pointers;
+  pointers.input = input.const_data_ptr(), pointers.result = result.mutable_data_ptr();
+  if (second != nullptr) pointers.epilogue.residual = second->const_data_ptr();
+  launch(pointers);
+  return result;
 }
 
 void Link::read(const Tensor& input, const KernelLibrary& of) {

@@ -19,6 +19,8 @@ class Link {
   virtual void launch(Pointers pointers) const;
   // Of images, dense in either layout, or of a matrix: input_sizes, input_format, options and library.
   void read(const Tensor& input, const KernelLibrary& of);
+  // launch() by itself: a tensor of its own for the result. second: as the epilogue's residual.
+  Tensor launched(const Tensor& input, const Tensor* second = nullptr) const;
   // A tensor like the input, as the link reads it.
   Tensor dense(const Tensor& tensor) const;
 

@@ -2,7 +2,6 @@
 // a call of torch's and a copy each.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
@@ -153,14 +152,9 @@ std::optional<Tensor> moved_channels(const Tensor& first, const std::optional<Te
                                      const std::vector<int64_t>& order) {
   const bool wants_gradient = first.requires_grad() || (second && second->requires_grad());
   if (wants_gradient && at::GradMode::is_enabled()) return std::nullopt;
-  const auto link = made(first, second ? &*second : nullptr, order);
-  if (link == nullptr) return std::nullopt;
-  Tensor result = at::empty(link->result_sizes, link->options, link->result_format);
-  Pointers pointers;
-  pointers.input = first.const_data_ptr(), pointers.result = result.mutable_data_ptr();
-  pointers.epilogue.residual = second ? second->const_data_ptr() : nullptr;
-  link->launch(pointers);
-  return result;
+  const Tensor* const other = second ? &*second : nullptr;
+  const auto link = made(first, other, order);
+  return link == nullptr ? std::nullopt : std::optional<Tensor>(link->launched(first, other));
 }
 
 }  // namespace convx::front

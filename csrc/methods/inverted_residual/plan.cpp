@@ -17,7 +17,6 @@ constexpr int64_t kLimit = int64_t{1} << 31;  // of the number of blocks, and of
 constexpr int64_t kMostTileSide = 32;         // results
 constexpr size_t kMostOfShape = 3;            // plans
 constexpr size_t kMostBanded = 6;
-constexpr int64_t kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 
 Support supports(const BlockProblem& p, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return cpu::supports(p);
