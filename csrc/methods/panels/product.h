@@ -1,5 +1,5 @@
-// Products of pixels and filters: register tiles of some pixels times a panel of output channels. What a
-// pixel has at each depth is broadcast.
+// Products of pixels and filters: register tiles of some pixels, of one row or of two short ones, times a
+// panel of output channels. What a pixel has at each depth is broadcast.
 #pragma once
 #include <utility>
 
@@ -34,24 +34,30 @@ struct Ends {
   }
 };
 
+// Pixels that are multiplied: rows of them, which lie row_step floats apart in a source or target.
+struct Area {
+  int64_t rows, width;
+};
+
 // What pixels have: runs of neighbours, `run_step` floats apart; the last run may be shorter.
 struct Source {
   const float* values;
-  int64_t pixel_step, run_step, run, depth;
+  int64_t row_step, pixel_step, run_step, run, depth;
 
-  Source from(int64_t pixel) const { return {values + pixel * pixel_step, pixel_step, run_step, run, depth}; }
+  const float* at(int64_t row, int64_t pixel) const { return values + row * row_step + pixel * pixel_step; }
 };
 
 // Where a panel's results go, and what is added to them before: null, or floats in the same places.
 struct Target {
   float* values;
-  int64_t pixel_step, block_step;
+  int64_t row_step, pixel_step, block_step;
   const float* residual;
   int64_t last_lanes;  // of the panel's last vector
 
-  Target from(int64_t pixel) const {
-    const float* const added = residual == nullptr ? nullptr : residual + pixel * pixel_step;
-    return {values + pixel * pixel_step, pixel_step, block_step, added, last_lanes};
+  Target from(int64_t row, int64_t pixel) const {
+    const int64_t place = row * row_step + pixel * pixel_step;
+    const float* const added = residual == nullptr ? nullptr : residual + place;
+    return {values + place, row_step, pixel_step, block_step, added, last_lanes};
   }
 };
 
@@ -98,8 +104,9 @@ CONVX_INLINE void activate_some(float* values, int64_t step, int64_t count, int6
   }
 }
 
+// A row of a tile.
 template <int Pixels, int Vectors>
-CONVX_INLINE void end_tile(V (&sum)[Pixels][Vectors], const Target& to, const Ends& ends) {
+CONVX_INLINE void end_row(V (*sum)[Vectors], const Target& to, const Ends& ends) {
   CONVX_UNROLLED
   for (int v = 0; v < Vectors; ++v) {
     float* const values = to.values + v * to.block_step;
@@ -126,11 +133,11 @@ CONVX_INLINE void end_tile(V (&sum)[Pixels][Vectors], const Target& to, const En
   }
 }
 
-// A pixel's values at one depth, times a panel's filters there. Three pixels to a pointer: x86 addresses have
-// an index times 1, 2, 4 or 8.
-template <int Pixels, int Vectors>
-CONVX_INLINE void add_products(const float* const (&pixels)[(Pixels + 2) / 3], int64_t step, int at,
-                               const float* filters, V (&sum)[Pixels][Vectors]) {
+// What a tile's pixels have at one depth, times a panel's filters there. Three pixels to a pointer: x86
+// addresses have an index times 1, 2, 4 or 8.
+template <int Rows, int Pixels, int Vectors>
+CONVX_INLINE void add_products(const float* const (&pixels)[Rows][(Pixels + 2) / 3], int64_t step, int at,
+                               const float* filters, V (&sum)[Rows][Pixels][Vectors]) {
   V filter[Vectors];
   CONVX_UNROLLED
   for (int v = 0; v < Vectors; ++v) {
@@ -138,98 +145,139 @@ CONVX_INLINE void add_products(const float* const (&pixels)[(Pixels + 2) / 3], i
     keep(filter[v]);
   }
   CONVX_UNROLLED
-  for (int i = 0; i < Pixels; ++i) {
-    const V value = broadcast<V>(pixels[i / 3][i % 3 * step + at]);
+  for (int r = 0; r < Rows; ++r) {
     CONVX_UNROLLED
-    for (int v = 0; v < Vectors; ++v) sum[i][v] += value * filter[v];
+    for (int i = 0; i < Pixels; ++i) {
+      const V value = broadcast<V>(pixels[r][i / 3][i % 3 * step + at]);
+      CONVX_UNROLLED
+      for (int v = 0; v < Vectors; ++v) sum[r][i][v] += value * filter[v];
+    }
   }
 }
 
-// Sums that are in the making: of a tile, [pixel][vector][lane]. One long sum's rounding error grows with its
-// length: chains of products are summed apart.
+// Sums that are in the making: of a tile, [row][pixel][vector][lane]. One long sum's rounding error grows
+// with its length: chains of products are summed apart.
 struct Chain {
   float* sums;
+  const float* ahead;  // filters that are needed soon, of which a quarter of the chain's are fetched
   bool is_first, is_last;
 };
 
 // filters: [depth][Vectors][L].
-template <int Pixels, int Vectors>
-__attribute__((noinline)) void multiply_tile(const Source& from, const float* filters, const float* bias,
-                                             const Chain& chain, const Target& to, const Ends& ends) {
+template <int Rows, int Pixels, int Vectors>
+CONVX_NO_HOISTING __attribute__((noinline)) void multiply_tile(const Source& from, const float* filters,
+                                                               const float* bias, const Chain& chain,
+                                                               const Target& to, const Ends& ends) {
   constexpr int kAtOnce = 4, kPointers = (Pixels + 2) / 3;
-  V sum[Pixels][Vectors];
-  CONVX_UNROLLED
-  for (int v = 0; v < Vectors; ++v) {
-    const V first = chain.is_first ? load<L>(bias + v * L) : V{};
+  V sum[Rows][Pixels][Vectors];
+  const auto each = [&](const auto& body) {
     CONVX_UNROLLED
-    for (int i = 0; i < Pixels; ++i) sum[i][v] = first;
-  }
+    for (int r = 0; r < Rows; ++r) {
+      CONVX_UNROLLED
+      for (int i = 0; i < Pixels; ++i) {
+        CONVX_UNROLLED
+        for (int v = 0; v < Vectors; ++v) body(sum[r][i][v], v, ((r * Pixels + i) * Vectors + v) * L);
+      }
+    }
+  };
+  V first[Vectors];
+  CONVX_UNROLLED
+  for (int v = 0; v < Vectors; ++v) first[v] = chain.is_first ? load<L>(bias + v * L) : V{};
+  each([&](V& own, int v, int) { own = first[v]; });
   const int64_t step = from.pixel_step;
   const float* run = from.values;
+  const float* ahead = chain.ahead;
   for (int64_t left = from.depth; left > 0; left -= from.run, run += from.run_step) {
-    const float* pixels[kPointers];
+    const float* pixels[Rows][kPointers];
     CONVX_UNROLLED
-    for (int i = 0; i < kPointers; ++i) pixels[i] = run + 3 * i * step;
+    for (int r = 0; r < Rows; ++r) {
+      CONVX_UNROLLED
+      for (int i = 0; i < kPointers; ++i) pixels[r][i] = run + r * from.row_step + 3 * i * step;
+    }
     const auto advance = [&](int depth) {
       CONVX_UNROLLED
-      for (int i = 0; i < kPointers; ++i) pixels[i] += depth;
+      for (int r = 0; r < Rows; ++r) {
+        CONVX_UNROLLED
+        for (int i = 0; i < kPointers; ++i) pixels[r][i] += depth;
+      }
       filters += depth * Vectors * L;
     };
     int64_t depth = minimum(left, from.run);
     for (; depth >= kAtOnce; depth -= kAtOnce) {
       CONVX_UNROLLED
-      for (int at = 0; at < kAtOnce; ++at) add_products<Pixels, Vectors>(pixels, step, at, filters, sum);
+      for (int at = 0; at < kAtOnce; ++at)
+        add_products<Rows, Pixels, Vectors>(pixels, step, at, filters, sum);
       advance(kAtOnce);
+      CONVX_UNROLLED
+      for (int v = 0; v < Vectors; ++v) __builtin_prefetch(ahead + v * L);
+      ahead += Vectors * L;
     }
     for (; depth > 0; --depth) {
-      add_products<Pixels, Vectors>(pixels, step, 0, filters, sum);
+      add_products<Rows, Pixels, Vectors>(pixels, step, 0, filters, sum);
       advance(1);
     }
   }
-  if (!chain.is_first) {
-    CONVX_UNROLLED
-    for (int i = 0; i < Pixels; ++i) {
-      CONVX_UNROLLED
-      for (int v = 0; v < Vectors; ++v) sum[i][v] += load<L>(chain.sums + (i * Vectors + v) * L);
-    }
-  }
-  if (chain.is_last) return end_tile<Pixels, Vectors>(sum, to, ends);
+  if (!chain.is_first) each([&](V& own, int, int place) { own += load<L>(chain.sums + place); });
+  if (!chain.is_last) return each([&](V& own, int, int place) { store<L>(chain.sums + place, own); });
   CONVX_UNROLLED
-  for (int i = 0; i < Pixels; ++i) {
-    CONVX_UNROLLED
-    for (int v = 0; v < Vectors; ++v) store<L>(chain.sums + (i * Vectors + v) * L, sum[i][v]);
-  }
+  for (int r = 0; r < Rows; ++r) end_row<Pixels, Vectors>(sum[r], to.from(r, 0), ends);
 }
 
 using MultiplyTile = void (*)(const Source&, const float*, const float*, const Chain&, const Target&,
                               const Ends&);
 
-template <int Vectors, int... Less>
+template <int Rows, int Vectors, int... Less>
 MultiplyTile tile_of(int64_t pixels, std::integer_sequence<int, Less...>) {
-  static constexpr MultiplyTile kTable[] = {multiply_tile<Less + 1, Vectors>...};
+  static constexpr MultiplyTile kTable[] = {multiply_tile<Rows, Less + 1, Vectors>...};
   return kTable[pixels - 1];
 }
 
-// Some pixels times a panel of `vectors` vectors, `apart` products at a time or some more.
-inline void multiply(const Source& from, int64_t pixels, int64_t apart, const float* filters,
+inline MultiplyTile tile_of(int64_t rows, int64_t pixels, int64_t vectors) {
+  constexpr auto kLong = std::make_integer_sequence<int, kTilePixels>();
+  constexpr auto kShort = std::make_integer_sequence<int, kTilePixels / 2>();
+  if (rows == 2) return vectors == 1 ? tile_of<2, 1>(pixels, kShort) : tile_of<2, 2>(pixels, kShort);
+  return vectors == 1 ? tile_of<1, 1>(pixels, kLong) : tile_of<1, 2>(pixels, kLong);
+}
+
+// Some pixels times a panel of `vectors` vectors, some `apart` products at a time. Filters that a first-level
+// cache has no room for meet some tiles at a time, and the next are fetched meanwhile: they come from farther
+// away than the hardware looks ahead.
+inline void multiply(const Source& from, const Area& area, int64_t apart, const float* filters,
                      const float* bias, int64_t vectors, const Target& to, const Ends& ends) {
-  constexpr auto kSizes = std::make_integer_sequence<int, kTilePixels>();
-  alignas(64) float sums[kTilePixels * kPanel * L];
+  constexpr int64_t kTiles = 4, kTileSums = kTilePixels * kPanel * L, kNear = 24 * 1024;
+  alignas(64) float sums[kTiles * kTileSums];
+  const bool are_near = from.depth * vectors * L * static_cast<int64_t>(sizeof(float)) <= kNear;
+  const int64_t at_once = are_near ? 1 : kTiles;
+  const int64_t tile_rows = 2 * area.width <= kTilePixels ? 2 : 1;
+  const int64_t across = ceil_divide(area.width, kTilePixels);
+  const int64_t tiles = ceil_divide(area.rows, tile_rows) * across;
   // Of one chain: whole runs, or a part of one.
-  const int64_t parts = from.run > apart ? ceil_divide(from.run, apart) : 1;
+  const int64_t parts = maximum(1, (from.run + apart / 2) / apart);
   const int64_t runs = parts > 1 ? 1 : maximum(apart / from.run, 1);
-  for (int64_t at = 0; at < pixels; at += kTilePixels) {
-    const int64_t count = minimum(pixels - at, kTilePixels);
-    const MultiplyTile tile = vectors == 1 ? tile_of<1>(count, kSizes) : tile_of<2>(count, kSizes);
-    Source some = from.from(at);
+  for (int64_t begin = 0; begin < tiles; begin += at_once) {
+    const int64_t end = minimum(begin + at_once, tiles);
     const float* filter = filters;
-    for (int64_t done = 0; done < from.depth; some.values += runs * from.run_step) {
+    int64_t first = 0;  // of a pixel's values
+    for (int64_t done = 0; done < from.depth; first += runs * from.run_step) {
       const int64_t all = minimum(runs * from.run, from.depth - done);
       for (int64_t part = 0; part < parts; ++part) {
-        const int64_t begin = all * part / parts, length = all * (part + 1) / parts - begin;
-        const Source of_part{some.values + begin, from.pixel_step, from.run_step, from.run, length};
-        const Chain chain{sums, done == 0, done + length == from.depth};
-        tile(of_part, filter, bias, chain, to.from(at), ends);
+        const int64_t at = all * part / parts, length = all * (part + 1) / parts - at;
+        for (int64_t tile = begin; tile < end; ++tile) {
+          const int64_t row = tile / across * tile_rows, place = tile % across;
+          const int64_t column = area.width * place / across;
+          const int64_t columns = area.width * (place + 1) / across - column;
+          const Source some{from.at(row, column) + first + at,
+                            from.row_step,
+                            from.pixel_step,
+                            from.run_step,
+                            from.run,
+                            length};
+          const int64_t ahead = are_near ? 0 : length + (tile - begin) * length / kTiles;
+          const Chain chain{sums + (tile - begin) * kTileSums, filter + ahead * vectors * L, done == 0,
+                            done + length == from.depth};
+          tile_of(minimum(tile_rows, area.rows - row), columns, vectors)(some, filter, bias, chain,
+                                                                         to.from(row, column), ends);
+        }
         filter += length * vectors * L, done += length;
       }
     }

@@ -15,8 +15,11 @@
 #define CONVX_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)
 #define CONVX_UNROLLED _Pragma("clang loop unroll(full)")
+#define CONVX_NO_HOISTING
 #else
 #define CONVX_UNROLLED _Pragma("GCC unroll 64")
+// For functions whose loops need all registers: GCC 12 moves out of them what then has to be spilled inside.
+#define CONVX_NO_HOISTING __attribute__((optimize("no-tree-loop-im")))
 #endif
 
 namespace convx {

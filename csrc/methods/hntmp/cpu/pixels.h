@@ -44,31 +44,30 @@ struct Kernel {
       const int64_t count = minimum(job.strip_rows, end - row);
       fill_rows(image, row * s.stride_h - s.top, (count - 1) * s.stride_h + s.filter_height, rows);
       for (int64_t panel = panels * part / job.parts; panel < panels * (part + 1) / job.parts; ++panel) {
-        for (int64_t i = 0; i < count; ++i) {
-          multiply_row(rows + i * s.stride_h * g.row, panel, biases,
-                       result + (row + i) * s.result_width * s.result_channels);
-        }
+        multiply_rows(rows, count, panel, biases, result + row * s.result_width * s.result_channels);
       }
     }
   }
 
-  // A row of results, of a panel's channels.
-  void multiply_row(const float* rows, int64_t panel, const float* biases, float* result) const {
+  // Rows of results, of a panel's channels.
+  void multiply_rows(const float* rows, int64_t count, int64_t panel, const float* biases,
+                     float* result) const {
     const int64_t first = panel * panels::kPanel * L, run = s.filter_width * s.source_channels;
     const int64_t depth = run * s.filter_height;
     const int64_t vectors = minimum(panels::kPanel, g.blocks - panel * panels::kPanel);
-    const Source from{rows, s.stride_w * s.source_channels, g.row, run, depth};
+    const Source from{rows, s.stride_h * g.row, s.stride_w * s.source_channels, g.row, run, depth};
     float* const to = result + first;
     const bool adds = (job.epilogue.more & kResidualBefore) != 0 && !ends_apart;
     const float* const residual = adds ? residual_of(to, job.epilogue.residual_distance) : nullptr;
     const int64_t last_lanes = minimum(s.result_channels - first - (vectors - 1) * L, L);
-    panels::multiply(from, s.result_width, chain, job.filters + first * depth, biases + first, vectors,
-                     Target{to, s.result_channels, L, residual, last_lanes}, ends);
+    const Target target{to, s.result_width * s.result_channels, s.result_channels, L, residual, last_lanes};
+    panels::multiply(from, {count, s.result_width}, chain, job.filters + first * depth, biases + first,
+                     vectors, target, ends);
     if (!ends_apart) return;
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t lanes = v + 1 == vectors ? last_lanes : L;
       const LaneEpilogue<float, L> epilogue(job.epilogue, first + v * L, lanes);
-      for (int64_t x = 0; x < s.result_width; ++x) {
+      for (int64_t x = 0; x < count * s.result_width; ++x) {
         float* const place = to + x * s.result_channels + v * L;
         panels::store_lanes(place, epilogue(panels::load_lanes(place, lanes), place, lanes), lanes);
       }

@@ -81,16 +81,16 @@ struct Kernel {
 
   Source source_of(const float* image, int64_t row, const Worker& own) const {
     const int64_t depth = p.expand_depth();
-    if (p.expand_filter > 1) return {own.lines, p.expand_stride, g.line, p.expand_filter, depth};
-    return {image + row * p.width * p.channels, p.channels, depth, depth, depth};
+    if (p.expand_filter > 1) return {own.lines, 0, p.expand_stride, g.line, p.expand_filter, depth};
+    return {image + row * p.width * p.channels, 0, p.channels, depth, depth, depth};
   }
 
   // One row of a panel, to its place behind the padding.
   void expand(const Source& from, int64_t panel, float* to) const {
     const int64_t first = panel * kPanel * L, count = vectors(panel, g.blocks);
-    multiply(from, p.expanded_width, expand_chain, job.packed + first * p.expand_depth(),
-             job.packed + g.expand_bias_at + first, count, {to + kPadding * L, L, g.block_rows, nullptr, L},
-             inside);
+    const Target target{to + kPadding * L, 0, L, g.block_rows, nullptr, L};
+    multiply(from, {1, p.expanded_width}, expand_chain, job.packed + first * p.expand_depth(),
+             job.packed + g.expand_bias_at + first, count, target, inside);
   }
 
   // Rows of results of one block, from expanded rows where `row_at` has them.
@@ -119,10 +119,11 @@ struct Kernel {
   void project(int64_t index, int64_t panel, int64_t pixel, int64_t count, const float* filtered) const {
     const int64_t first = panel * kPanel * L, width = vectors(panel, g.out_blocks);
     const int64_t place = pixel * p.out_channels + first;
-    const Source from{filtered, L, g.filtered_block, L, p.expanded_channels};
-    const Target to{result(index) + place, p.out_channels, L, p.has_residual ? image(index) + place : nullptr,
-                    minimum(p.out_channels - first - (width - 1) * L, L)};
-    multiply(from, count, project_chain, job.packed + g.project_at + first * p.expanded_channels,
+    const Source from{filtered, 0, L, g.filtered_block, L, p.expanded_channels};
+    const float* const residual = p.has_residual ? image(index) + place : nullptr;
+    const int64_t last_lanes = minimum(p.out_channels - first - (width - 1) * L, L);
+    const Target to{result(index) + place, 0, p.out_channels, L, residual, last_lanes};
+    multiply(from, {1, count}, project_chain, job.packed + g.project_at + first * p.expanded_channels,
              job.packed + g.project_bias_at + first, width, to, after);
   }
 
