@@ -51,7 +51,10 @@ LAUNCHERS = {
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
     "squeeze_excite": _SINGLE,
 }
-CPU_METHODS = ("cuconv", "depthwise", "filter2d", "hntmp", "inverted_residual", "pointwise", "squeeze_excite")
+CPU_METHODS = (
+    *("cuconv", "depthwise", "filter2d", "hntmp", "inverted_residual", "pointwise"),
+    *("pooling", "squeeze_excite"),
+)
 ISAS = ("avx512", "avx2", "baseline")
 
 _LAUNCH = """\

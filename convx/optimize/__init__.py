@@ -3,7 +3,7 @@
 The model is followed by torch.fx (graph.py; branches.py decides what depends on sizes), what comes before and
 behind each convolution goes into its layer (constants.py, pads.py, fuse.py, layers.py), layers into blocks
 (blocks.py). On GPUs the whole is a CUDA graph (cuda_graphs.py), on CPUs layers, means and moves of channels
-(means.py, moves.py) that follow one another are one call (cpu_programs.py). Where there is something to gain
+(pools.py, moves.py) that follow one another are one call (cpu_programs.py). Where there is something to gain
 by it (worth.py), the network is compiled (compiled.py) and held against that.
 """
 

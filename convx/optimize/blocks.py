@@ -14,6 +14,7 @@ from convx._blocks import Block, InvertedResidual, SqueezeExcite
 from convx.optimize.graph import Reader
 from convx.optimize.layers import FusedConv2d
 from convx.optimize.naming import first_free
+from convx.optimize.nodes import put
 
 
 def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[Block, Any], bool]) -> dict[str, str]:
@@ -26,11 +27,7 @@ def fuse_blocks(module: fx.GraphModule, is_wanted: Callable[[Block, Any], bool])
         if match is None or not is_wanted(match.block, match.input.meta.get("tensor_meta")):
             continue
         name = _free_name(module, list(match.layers.values()), match.word)
-        module.add_submodule(name, match.block)
-        with module.graph.inserting_after(match.nodes[-1]):
-            made = module.graph.call_module(name, (match.input,))
-        made.meta = dict(match.nodes[-1].meta)
-        match.nodes[-1].replace_all_uses_with(made)
+        put(module, name, match.block, [match.input], match.nodes[-1])
         for each in reversed(match.nodes):
             module.graph.erase_node(each)
         found |= {str(each.target): f"{name}.{part}" for part, each in match.layers.items()}

@@ -1,4 +1,4 @@
-"""What a graph does on a CPU for each kind of input: its convolutions, blocks, means and moves of channels in
+"""What a graph does on a CPU for each kind of input: its layers, blocks, pooling and moves of channels, in
 chains of C++."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from convx._blocks import Block
 from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
-from convx.optimize.layers import FusedConv2d, MovedChannels, PlaneMeans
+from convx.optimize.layers import FusedConv2d, MovedChannels, PlaneMeans, PooledPlanes
 
 _front = _libraries.front()
 
@@ -165,6 +165,8 @@ class _Recorder(fx.Interpreter):
             images = [each[:1] for each in images]
         if type(layer) is PlaneMeans:
             return front.mean_link(*images, layer.keeps_planes)
+        if type(layer) is PooledPlanes:
+            return front.pooled_link(*images, layer.pooling.asked)
         if type(layer) is MovedChannels:
             return front.moved_link(images[0], images[1] if len(images) > 1 else None, layer.order)
         if type(layer) is not FusedConv2d or layer.padding_mode != "zeros" or images[0].dim() != 4:

@@ -9,6 +9,7 @@ from convx.optimize.chains import Chain, grow
 from convx.optimize.graph import Convolution, Reader
 from convx.optimize.layers import FusedConv2d
 from convx.optimize.naming import free_name
+from convx.optimize.nodes import put
 
 
 def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
@@ -45,12 +46,8 @@ def _replace(module: fx.GraphModule, chain: Chain[Convolution, Tensor]) -> str:
             chain.residual_after_activation,
         )
     name = free_name(module, convolution.name, [convolution.node])
-    module.add_submodule(name, layer)
-    arguments = (convolution.input,) if chain.residual is None else (convolution.input, chain.residual)
-    with module.graph.inserting_after(chain.last):
-        made = module.graph.call_module(name, arguments)
-    made.meta = dict(chain.last.meta)
-    chain.last.replace_all_uses_with(made)
+    inputs = [convolution.input] if chain.residual is None else [convolution.input, chain.residual]
+    put(module, name, layer, inputs, chain.last)
     for node in reversed(chain.nodes):
         module.graph.erase_node(node)
     return name

@@ -14,12 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import convx.nn
+from convx._arguments import pair
 from convx._blocks import Block
 from convx.convert import cannot_swap
 from convx.optimize.branches import BranchTracer
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
-from convx.optimize.layers import PlaneMeans
+from convx.optimize.layers import PlaneMeans, PooledPlanes, Pooling
 
 _CALLS = ("call_module", "call_function", "call_method")
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
@@ -49,6 +50,17 @@ _FUNCTIONS_OF_GATES: dict[Any, str] = {
     "sigmoid": "sigmoid",
     F.hardsigmoid: "hardsigmoid",
 }
+_POOLING = {
+    "max": "kernel_size stride padding dilation ceil_mode return_indices",
+    "average": "kernel_size stride padding ceil_mode count_include_pad divisor_override",
+}
+_NAMES_OF_POOLING = {
+    "ceil_mode": "ceil_mode",
+    "count_include_pad": "counts_padding",
+    "divisor_override": "divisor",
+}
+_MODULES_OF_POOLING: dict[type[nn.Module], str] = {nn.MaxPool2d: "max", nn.AvgPool2d: "average"}
+_FUNCTIONS_OF_POOLING: dict[Any, str] = {F.max_pool2d: "max", F.avg_pool2d: "average"}
 BATCH_NORM = "input running_mean running_var weight bias training momentum eps"
 # Functions that give memory of their own, whatever they are given: what they return is nobody else's.
 _FRESH: frozenset[Any] = frozenset(
@@ -250,6 +262,26 @@ class Reader:
             return of["input"] if of.get("output_size") in (1, (1, 1), [1, 1]) else None
         return self._means(node, keepdim=True)
 
+    def pooling(self, node: fx.Node) -> tuple[fx.Node, Pooling] | None:
+        """The images whose planes it pools, and how."""
+        layer: Any = self.layer(node)
+        if layer is not None:
+            kind = _MODULES_OF_POOLING.get(type(layer))
+            names = "" if kind is None else _POOLING[kind]
+            of = {"input": _first(node)} | {name: getattr(layer, name) for name in names.split()}
+            kind = None if has_hooks(layer) else kind
+        else:
+            kind = _FUNCTIONS_OF_POOLING.get(node.target) if node.op == "call_function" else None
+            of = {} if kind is None else bound(node, f"input {_POOLING[kind]}")
+        known = {"input", "stride", *("" if kind is None else _POOLING[kind]).split()}
+        if kind is None or not known.issuperset(of) or of.pop("return_indices", False) is not False:
+            return None
+        input, filter = of.pop("input"), pair("kernel_size", of.pop("kernel_size"))
+        stride, padding = of.pop("stride", None), pair("padding", of.pop("padding", 0))
+        windows = (filter, filter if stride in (None, [], ()) else pair("stride", stride), padding)
+        dilation = pair("dilation", of.pop("dilation", 1))
+        return input, Pooling(kind, *windows, dilation, **{_NAMES_OF_POOLING[name]: of[name] for name in of})
+
     def flat_plane_means(self, node: fx.Node) -> fx.Node | None:
         """The same without the pixels' dimensions."""
         if not self._flattens(node):
@@ -346,6 +378,7 @@ class Reader:
             kinds = (
                 Block,
                 PlaneMeans,
+                PooledPlanes,
                 nn.Conv2d,
                 nn.BatchNorm2d,
                 nn.MaxPool2d,

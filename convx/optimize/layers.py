@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 import convx.nn
 from convx import _libraries, functional
-from convx._arguments import is_channels_last, padding_2d, pair
+from convx._arguments import Pair, is_channels_last, padding_2d, pair
 from convx._errors import InvalidArgument
 from convx.operators.checks import plane_size
 from convx.optimize.folding import Norm, folded
@@ -106,6 +107,33 @@ class FusedConv2d(convx.nn.Conv2d):
         return f"{super().extra_repr()}, residual {place} the activation"
 
 
+@dataclass(frozen=True)
+class Pooling:
+    """A pooling of planes: its arguments as torch's functions have them."""
+
+    kind: str  # "max" or "average"
+    filter: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair = (1, 1)
+    ceil_mode: bool = False
+    counts_padding: bool = True
+    divisor: int | None = None
+
+    def __call__(self, input: Tensor) -> Tensor:
+        """By torch."""
+        windows = (input, self.filter, self.stride, self.padding)
+        if self.kind == "max":
+            return F.max_pool2d(*windows, self.dilation, self.ceil_mode)
+        return F.avg_pool2d(*windows, self.ceil_mode, self.counts_padding, self.divisor)
+
+    @property
+    def asked(self) -> Any:
+        """As csrc/front/link.h has it."""
+        windows = (self.filter, self.stride, self.padding, self.dilation)
+        return _front.Pooling(self.kind, *windows, self.ceil_mode, self.counts_padding, self.divisor or 0)  # type: ignore[union-attr]
+
+
 class PlaneMeans(nn.Module):
     """Of images (batch, channels, height, width): (batch, channels), or (batch, channels, 1, 1)."""
 
@@ -120,6 +148,24 @@ class PlaneMeans(nn.Module):
                 return found
         means = F.adaptive_avg_pool2d(input, 1)
         return means if self.keeps_planes else means.flatten(1)
+
+
+class PooledPlanes(nn.Module):
+    """Of images (batch, channels, height, width): the greatest values of windows, or their averages."""
+
+    def __init__(self, pooling: Pooling) -> None:
+        super().__init__()
+        self.pooling = pooling
+
+    def forward(self, input: Tensor) -> Tensor:
+        if _asks_front(input):
+            found: Tensor | None = _front.pooled(input, self.pooling.asked)  # type: ignore[union-attr]
+            if found is not None:
+                return found
+        return self.pooling(input)
+
+    def extra_repr(self) -> str:
+        return str(self.pooling)
 
 
 class MovedChannels(nn.Module):

@@ -9,7 +9,7 @@ from convx.optimize.channels import Channel, channels_of, is_helper, is_slice, m
 from convx.optimize.graph import Reader
 from convx.optimize.layers import MovedChannels
 from convx.optimize.naming import first_free
-from convx.optimize.nodes import is_image, shape_of
+from convx.optimize.nodes import is_image, put, shape_of
 
 _MOST_SOURCES = 2  # that one kernel reads
 
@@ -52,9 +52,6 @@ def _make(module: fx.GraphModule, node: fx.Node, found: dict[fx.Node, list[Chann
         return
     first = {source: sum(shape_of(each)[1] for each in sources[:at]) for at, source in enumerate(sources)}
     name = first_free(module, f"moved_{node.name}")
-    module.add_submodule(name, MovedChannels([first[source] + place for source, place in channels]).eval())
-    with module.graph.inserting_after(node):
-        made = module.graph.call_module(name, tuple(sources))
-    made.meta = dict(node.meta)
-    node.replace_all_uses_with(made)
+    layer = MovedChannels([first[source] + place for source, place in channels]).eval()
+    put(module, name, layer, sources, node)
     del found[node]

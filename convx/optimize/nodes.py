@@ -1,8 +1,8 @@
-"""What passes over a graph ask of its nodes."""
+"""What passes over a graph ask of its nodes, and do with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import fx, nn
@@ -15,6 +15,18 @@ def shape_of(node: Any) -> tuple[int, ...]:
 
 def is_image(node: Any) -> bool:
     return len(shape_of(node)) == 4
+
+
+def put(
+    module: fx.GraphModule, name: str, layer: nn.Module, inputs: Sequence[fx.Node], last: fx.Node
+) -> None:
+    """Calls the layer, which gets the name, in the place of the last of the nodes that it stands for: its
+    result is what their readers get."""
+    module.add_submodule(name, layer)
+    with module.graph.inserting_after(last):
+        made = module.graph.call_module(name, tuple(inputs))
+    made.meta = dict(last.meta)
+    last.replace_all_uses_with(made)
 
 
 def computed(root: nn.Module, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:

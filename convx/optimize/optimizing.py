@@ -25,10 +25,10 @@ from convx.optimize.constants import make_convolutions
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
-from convx.optimize.means import fuse_means
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import take_pads
+from convx.optimize.pools import fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
 from convx.optimize.worth import could_gain
@@ -286,6 +286,7 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         if all(each.device.type == "cpu" for each in inputs.tensors(args, kwargs)):
             fuse_moves(module)
+            fuse_pools(module)
         fuse_means(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))

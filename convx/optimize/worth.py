@@ -11,12 +11,12 @@ from torch.nn.modules.conv import _ConvNd
 
 from convx._blocks import Block
 from convx.optimize.graph import Reader
-from convx.optimize.layers import PlaneMeans
+from convx.optimize.layers import PlaneMeans, PooledPlanes
 from convx.optimize.report import FusionReport
 
 _LEAST_REST = 0.2  # of a call's time, that convolutions do not take
 _PLAIN_LAYERS = (
-    *(_ConvNd, Block, PlaneMeans, nn.Linear, nn.Flatten, nn.Identity),
+    *(_ConvNd, Block, PlaneMeans, PooledPlanes, nn.Linear, nn.Flatten, nn.Identity),
     *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
 )
 _NOT_PLAIN = (nn.GELU, nn.Softmax, nn.LogSoftmax, nn.Softmax2d, nn.MultiheadAttention)

@@ -54,6 +54,18 @@ pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
 // The same by a call: bit for bit what the link gives. None where it would be null, or a gradient is wanted.
 std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes);
 
+// Pooling of planes as torch has it: kind is "max" or "average"; for each of height and width.
+struct PoolingAsked {
+  std::string kind;
+  std::array<int64_t, 2> filter, stride, padding, dilation;
+  bool ceil_mode;  // a last window may reach beyond the padding
+  bool counts_padding;
+  int64_t divisor;  // 0: by the values' count
+};
+pybind11::object pooled_link(pybind11::handle input, const PoolingAsked& asked);
+// The same by a call; None where the link would be null, or a gradient is wanted.
+std::optional<Tensor> pooled(const Tensor& input, const PoolingAsked& asked);
+
 // Channels of one tensor, or of two with the same pixels (second may be None), in another order: of each
 // channel of the result its place among the first one's channels and then the second's.
 pybind11::object moved_link(pybind11::handle first, pybind11::handle second,

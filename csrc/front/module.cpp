@@ -31,6 +31,16 @@ PYBIND11_MODULE(_front, module) {
   module.def("block_link", &convx::front::block_link);
   module.def("mean_link", &convx::front::mean_link);
   module.def("plane_means", &convx::front::plane_means);
+  using convx::front::PoolingAsked;
+  using Two = std::array<int64_t, 2>;
+  py::class_<PoolingAsked>(module, "Pooling", "What a pooling of planes is like.")
+      .def(py::init([](std::string kind, Two filter, Two stride, Two padding, Two dilation, bool ceil_mode,
+                       bool counts_padding, int64_t divisor) {
+        return PoolingAsked{std::move(kind), filter,    stride,         padding,
+                            dilation,        ceil_mode, counts_padding, divisor};
+      }));
+  module.def("pooled_link", &convx::front::pooled_link);
+  module.def("pooled", &convx::front::pooled);
   module.def("moved_link", &convx::front::moved_link);
   module.def("moved_channels", &convx::front::moved_channels);
   module.def("linear_link", &convx::front::linear_link);

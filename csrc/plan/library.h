@@ -5,6 +5,7 @@
 #include "plan/launch.h"
 #include "problem/block_problem.h"
 #include "problem/device.h"
+#include "problem/pooling_problem.h"
 
 namespace convx {
 
@@ -15,6 +16,8 @@ struct KernelLibrary {
   // Runs a plan of any method but native on the device's current stream. Throws what fails.
   void (*launch)(const Plan&, const ConvProblem&, const Pointers&, int device_index);
   void (*launch_block)(const Plan&, const BlockProblem&, const Pointers&, int device_index);
+  // Of CPUs; null of GPUs. pointers: input, result.
+  void (*launch_pooling)(const PoolingProblem&, const Pointers&);
   // Writes the filters in plan.packing's order, on the same stream.
   void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
   // Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where the

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "methods/pooling/pooling.h"
 #include "plan/launchers.h"
 #include "plan/library.h"
 #include "problem/filter_problem.h"
@@ -84,10 +85,15 @@ DeviceScope::~DeviceScope() = default;
 
 namespace {
 
+void launch_pooling(const PoolingProblem& problem, const Pointers& pointers) {
+  const DeviceTraits& device = device_traits(-1);
+  pooling::launch_cpu(problem, pointers, {device.threads, run_in_pool}, device.isa);
+}
+
 const bool registered = [] {
-  register_library(false,
-                   {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, &pack_weight<ConvProblem>,
-                    &finish_in_place, [](int) { return false; }, kArgumentAlignment});
+  register_library(
+      false, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, &launch_pooling,
+              &pack_weight<ConvProblem>, &finish_in_place, [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

@@ -99,7 +99,7 @@ namespace {
 
 const bool registered = [] {
   register_library(
-      true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, &pack_weight<ConvProblem>,
+      true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, &pack_weight<ConvProblem>,
              &finish_in_place, [](int device_index) { return is_capturing(current_stream(device_index)); },
              kArgumentAlignment});
   return true;

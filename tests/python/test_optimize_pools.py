@@ -1,4 +1,4 @@
-"""Means of planes and the classifier behind them, as optimized models have them: one node, in the chain."""
+"""Pooling, means of planes and the classifier behind them, as optimized models have them: in the chain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import convx
 from convx import _libraries
 from convx._libraries import front_problem
-from convx.optimize.layers import PlaneMeans
+from convx.optimize.layers import PlaneMeans, PooledPlanes, Pooling
 
 __all__ = ["fused_is_the_fastest"]
 _front: Any = _libraries.front()
@@ -160,3 +160,77 @@ def test_means_that_torch_has_to_make() -> None:
     x = x.detach()
     for given in (x, x[0, 0].t().contiguous().t()):
         assert _front.linear_link(given, torch.randn(7, 6), None) is None
+
+
+POOLS: dict[str, tuple[Callable[[Any, Tensor], Tensor], Pooling]] = {
+    "module": (lambda model, x: model.most(x), Pooling("max", (3, 3), (2, 2), (1, 1), ceil_mode=True)),
+    "function": (lambda model, x: F.max_pool2d(x, 2), Pooling("max", (2, 2), (2, 2), (0, 0))),
+    "all arguments": (
+        lambda model, x: F.max_pool2d(x, (2, 3), [1, 2], padding=(1, 0), dilation=2, ceil_mode=True),
+        Pooling("max", (2, 3), (1, 2), (1, 0), (2, 2), ceil_mode=True),
+    ),
+    "averages by a module": (
+        lambda model, x: model.average(x),
+        Pooling("average", (2, 2), (1, 1), (1, 1), counts_padding=False),
+    ),
+    "averages": (
+        lambda model, x: F.avg_pool2d(x, 2, None, 0, True, True, 3),
+        Pooling("average", (2, 2), (2, 2), (0, 0), ceil_mode=True, divisor=3),
+    ),
+}
+NO_POOLS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "places of the values": lambda model, x: F.max_pool2d(x, 2, return_indices=True)[0],
+    "sizes of the results": lambda model, x: F.adaptive_max_pool2d(x, 2),
+    "no batch": lambda model, x: F.max_pool2d(x[0], 2)[None],
+    "by the input": lambda model, x: F.max_pool2d(x, x.shape[3] // 3),
+    "one dimension": lambda model, x: F.max_pool1d(x.flatten(2), 2)[..., None],
+}
+
+
+def _pooling_model(run: Callable[[Any, Tensor], Tensor]) -> Model:
+    torch.manual_seed(0)
+    layers = {
+        "one": block(),
+        "most": nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+        "average": nn.AvgPool2d(2, 1, 1, count_include_pad=False),
+        "two": block(),
+    }
+    return Model(lambda model, x: model.two(run(model, model.one(x))), **layers).eval()
+
+
+def _pools(optimized: convx.OptimizedModel) -> list[Pooling]:
+    return [each.pooling for each in optimized.network.modules() if isinstance(each, PooledPlanes)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", POOLS)
+def test_what_is_a_pool(name: str, layout: str, device: str) -> None:
+    run, pooling = POOLS[name]
+    x = image(device, layout=layout)
+    optimized = optimized_agrees(_pooling_model(run).to(device), x)
+    assert _pools(optimized) == ([pooling] if device == "cpu" else [])
+    if device == "cpu" and not front_problem():
+        for layer in optimized.network.modules():
+            if isinstance(layer, convx.nn.Conv2d):
+                layer.algorithm = "hntmp"
+        optimized.programs.forget()
+        for _ in range(2):
+            optimized(x)
+        assert _steps(optimized) == [3]
+    exported = torch.export.export(optimized, (x,)).module()
+    torch.testing.assert_close(exported(x), optimized(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NO_POOLS)
+def test_what_is_no_pool(name: str) -> None:
+    assert _pools(optimized_agrees(_pooling_model(NO_POOLS[name]), image())) == []
+
+
+def test_pools_of_other_dtypes_and_gradients() -> None:
+    model, x = _pooling_model(POOLS["module"][0]), image()
+    assert _pools(optimized_agrees(model.double(), x.double())) == []
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    model.float()
+    for each, input in zip((convx.optimize(model, x), model), inputs, strict=True):
+        each(input).square().sum().backward()
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,41 @@
+"""Pooling of planes in a graph, means with the flattening behind them among them, as layers of convx."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from convx.optimize.graph import Reader
+from convx.optimize.layers import PlaneMeans, PooledPlanes
+from convx.optimize.naming import first_free
+from convx.optimize.nodes import is_image, put
+
+
+def fuse_means(module: fx.GraphModule) -> None:
+    """Puts PlaneMeans in the place of what computes them."""
+    reader = Reader(module)
+    for node in reversed(list(module.graph.nodes)):  # what flattens means comes before them
+        flat, planes = reader.flat_plane_means(node), reader.plane_means(node)
+        input = flat or planes
+        if input is None or not is_image(input):
+            continue
+        if node.users:
+            name = first_free(module, f"plane_means_{node.name}")
+            put(module, name, PlaneMeans(keeps_planes=flat is None), [input], node)
+        module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()
+
+
+def fuse_pools(module: fx.GraphModule) -> None:
+    """Puts PooledPlanes in the place of pooling of float32 images."""
+    reader = Reader(module)
+    for node in list(module.graph.nodes):
+        found = reader.pooling(node)
+        if found is None or not is_image(node) or node.meta["tensor_meta"].dtype != torch.float32:
+            continue
+        input, pooling = found
+        put(module, first_free(module, f"pooled_{node.name}"), PooledPlanes(pooling).eval(), [input], node)
+        module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()
