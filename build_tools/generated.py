@@ -52,7 +52,7 @@ LAUNCHERS = {
     "squeeze_excite": _SINGLE,
 }
 CPU_METHODS = (
-    *("cuconv", "depthwise", "filter2d", "hntmp", "inverted_residual", "pointwise"),
+    *("channel_norm", "cuconv", "depthwise", "filter2d", "hntmp", "inverted_residual", "pointwise"),
     *("pooling", "squeeze_excite"),
 )
 ISAS = ("avx512", "avx2", "baseline")

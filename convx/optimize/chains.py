@@ -53,7 +53,7 @@ def _take(reader: Reader, chain: Chain[Any, Any], node: fx.Node) -> bool:
     norm = reader.norm(node) if is_plain and chain.convolution.keeps_weights else None
     if norm is not None and norm.input is chain.last:
         chain.norm = norm
-        chain.fused.append("batch norm")
+        chain.fused.append(norm.name)
         return True
     activation = reader.activation(node)
     if activation is not None and chain.activation == "none":

@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 
 from convx._arguments import pair
 from convx.optimize.graph import BATCH_NORM, Reader, bound
-from convx.optimize.naming import free_name
+from convx.optimize.naming import first_free, free_name
 from convx.optimize.nodes import computed
 
 _CONVOLUTION = "input weight bias stride padding dilation groups"
@@ -37,6 +37,22 @@ def make_convolutions(module: fx.GraphModule) -> None:
     module.recompile()
 
 
+def fold_factors(module: fx.GraphModule) -> None:
+    """What products have as factors of the module's own tensors alone, as a tensor of the module's."""
+    reader = Reader(module)
+    for node in list(module.graph.nodes):
+        for factor in reader.product(node) or ():
+            value = None if factor.op == "get_attr" else _constant(reader, factor)
+            if value is None:
+                continue
+            name = first_free(module, f"factor_{node.name}")
+            module.register_parameter(name, parameter(value.detach()))
+            with module.graph.inserting_before(node):
+                node.replace_input_with(factor, module.graph.get_attr(name))
+            _erase(module.graph, factor)
+    module.recompile()
+
+
 def _layer(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
     of = bound(node, _CONVOLUTION)
     weight = _constant(reader, of.get("weight"))
@@ -54,7 +70,7 @@ def _layer(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
         made = nn.Conv2d(
             in_channels * groups, out_channels, (height, width), groups=groups, bias=False, **rest
         )
-    made.weight, made.bias = _parameter(weight), None if bias is None else _parameter(bias)
+    made.weight, made.bias = parameter(weight), None if bias is None else parameter(bias)
     return made.eval()
 
 
@@ -104,7 +120,7 @@ def _stays(reader: Reader, node: fx.Node) -> bool:
     return not any(word in name for word in _RANDOM)
 
 
-def _parameter(value: Tensor) -> nn.Parameter:
+def parameter(value: Tensor) -> nn.Parameter:
     return value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach(), requires_grad=False)
 
 

@@ -19,9 +19,10 @@ from convx._blocks import Block
 from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
-from convx.optimize.layers import FusedConv2d, MovedChannels, PlaneMeans, PooledPlanes
+from convx.optimize.layers import ChannelNorm, FusedConv2d, MovedChannels, PlaneMeans, PooledPlanes
 
 _front = _libraries.front()
+_WITH_WEIGHTS = (FusedConv2d, ChannelNorm, nn.Linear)  # of layers that links keep
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class CpuPrograms:
     def _check_weights(self, network: nn.Module) -> None:
         """Programs hold packed filters."""
         if self._weights is None:
-            layers = (each for each in network.modules() if isinstance(each, (FusedConv2d, nn.Linear)))
+            layers = (each for each in network.modules() if isinstance(each, _WITH_WEIGHTS))
             self._weights = [each._parameters for each in layers]  # type: ignore[misc]
         try:
             state = packed.state_of(self._weights)
@@ -165,6 +166,8 @@ class _Recorder(fx.Interpreter):
             images = [each[:1] for each in images]
         if type(layer) is PlaneMeans:
             return front.mean_link(*images, layer.keeps_planes)
+        if type(layer) is ChannelNorm:
+            return front.norm_link(*images, layer.weight, layer.bias, layer.eps)
         if type(layer) is PooledPlanes:
             return front.pooled_link(*images, layer.pooling.asked)
         if type(layer) is MovedChannels:

@@ -21,6 +21,7 @@ class Norm(Generic[Operand]):
     weight: Operand | None
     bias: Operand | None
     eps: float
+    name: str = "batch norm"
 
 
 def folded(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[Tensor, Tensor]:

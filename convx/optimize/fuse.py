@@ -22,6 +22,9 @@ def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
         chain = grow(reader, convolution)
         found[_replace(module, chain)] = tuple(chain.fused)
     _drop_identities(module, reader)
+    for node in module.graph.find_nodes(op="get_attr"):  # what was folded
+        if not node.users:
+            module.graph.erase_node(node)
     module.delete_all_unused_submodules()
     module.recompile()
     return found

@@ -21,6 +21,7 @@ from convx.optimize.branches import BranchTracer
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
 from convx.optimize.layers import PlaneMeans, PooledPlanes, Pooling
+from convx.optimize.nodes import is_image, shape_of
 
 _CALLS = ("call_module", "call_function", "call_method")
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
@@ -185,7 +186,12 @@ class Reader:
             elif self.is_fresh(node) or (node.op in _CALLS and own.issuperset(node.all_input_nodes)):
                 own.add(node)
 
+    def linear(self, node: fx.Node) -> nn.Linear | None:
+        layer = self.layer(node)
+        return layer if type(layer) is nn.Linear and not has_hooks(layer) else None
+
     def norm(self, node: fx.Node) -> Norm[Tensor] | None:
+        """A batch norm, or a factor for each channel."""
         layer: Any = self.layer(node)
         if layer is not None:
             known = type(layer) in (nn.BatchNorm2d, nn.SyncBatchNorm) and not has_hooks(layer)
@@ -194,15 +200,26 @@ class Reader:
             statistics = layer.running_mean, layer.running_var
             return Norm(_first(node), *statistics, layer.weight, layer.bias, layer.eps)
         if node.op != "call_function" or node.target is not F.batch_norm:
-            return None
+            return self._scale(node)
         of = bound(node, BATCH_NORM)
-        mean, variance = self._constant(of.get("running_mean")), self._constant(of.get("running_var"))
+        mean, variance = self.constant(of.get("running_mean")), self.constant(of.get("running_var"))
         if of.get("training", False) is not False or mean is None or variance is None:
             return None
-        weight, bias = self._constant(of.get("weight")), self._constant(of.get("bias"))
+        weight, bias = self.constant(of.get("weight")), self.constant(of.get("bias"))
         if (weight is None) != (of.get("weight") is None) or (bias is None) != (of.get("bias") is None):
             return None  # one that the graph computes
         return Norm(of["input"], mean, variance, weight, bias, of.get("eps", 1e-5))
+
+    def _scale(self, node: fx.Node) -> Norm[Tensor] | None:
+        factors = self.product(node)
+        for image, factor in (factors, factors[::-1]) if factors is not None else ():
+            scale = self.constant(factor)
+            channels = shape_of(image)[1:2] if is_image(image) else ()
+            if scale is not None and tuple(scale.shape[-3:]) == (*channels, 1, 1) and scale.dim() <= 4:
+                flat = scale.detach().flatten()
+                mean, variance = torch.zeros_like(flat), torch.ones_like(flat)
+                return Norm(image, mean, variance, flat, None, 0.0, "scale")
+        return None
 
     def activation(self, node: fx.Node) -> str | None:
         """Of one operand."""
@@ -392,7 +409,8 @@ class Reader:
             return False
         return node.target in _FRESH or (self.activation(node) is not None and not self.writes(node))
 
-    def _constant(self, value: Any) -> Tensor | None:
+    def constant(self, value: Any) -> Tensor | None:
+        """A tensor of the module's own."""
         if not (isinstance(value, fx.Node) and value.op == "get_attr"):
             return None
         owner, _, name = str(value.target).rpartition(".")

@@ -150,6 +150,23 @@ class PlaneMeans(nn.Module):
         return means if self.keeps_planes else means.flatten(1)
 
 
+class ChannelNorm(nn.Module):
+    """Layer norm of the channels of each pixel of images (batch, channels, height, width)."""
+
+    def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None, eps: float) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = weight, bias, eps
+
+    def forward(self, input: Tensor) -> Tensor:
+        if _asks_front(input):
+            own = (self.weight, self.bias, self.eps)
+            found: Tensor | None = _front.channel_norm(input, *own)  # type: ignore[union-attr]
+            if found is not None:
+                return found
+        normed = F.layer_norm(input.permute(0, 2, 3, 1), input.shape[1:2], self.weight, self.bias, self.eps)
+        return normed.permute(0, 3, 1, 2)
+
+
 class PooledPlanes(nn.Module):
     """Of images (batch, channels, height, width): the greatest values of windows, or their averages."""
 

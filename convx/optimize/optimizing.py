@@ -21,13 +21,14 @@ from convx.optimize.blocks import fuse_blocks
 from convx.optimize.branches import has_branches
 from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
-from convx.optimize.constants import make_convolutions
+from convx.optimize.constants import fold_factors, make_convolutions
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import take_pads
+from convx.optimize.permutes import take_permutes
 from convx.optimize.pools import fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
@@ -280,8 +281,11 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         if decides and Reader(module).has_effects():
             raise TypeError("it decides by sizes, and a call leaves something changed")
         make_convolutions(module)
+        fold_factors(module)
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         take_pads(module)
+        if take_permutes(module):
+            ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         if all(each.device.type == "cpu" for each in inputs.tensors(args, kwargs)):

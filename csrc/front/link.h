@@ -66,6 +66,13 @@ pybind11::object pooled_link(pybind11::handle input, const PoolingAsked& asked);
 // The same by a call; None where the link would be null, or a gradient is wanted.
 std::optional<Tensor> pooled(const Tensor& input, const PoolingAsked& asked);
 
+// Layer norm of the channels of images in channels_last. weight and bias: of each channel, or neither.
+pybind11::object norm_link(const Tensor& input, const std::optional<Tensor>& weight,
+                           const std::optional<Tensor>& bias, double eps);
+// The same by a call; None where the link would be null.
+std::optional<Tensor> channel_norm(const Tensor& input, const std::optional<Tensor>& weight,
+                                   const std::optional<Tensor>& bias, double eps);
+
 // Channels of one tensor, or of two with the same pixels (second may be None), in another order: of each
 // channel of the result its place among the first one's channels and then the second's.
 pybind11::object moved_link(pybind11::handle first, pybind11::handle second,

@@ -41,6 +41,8 @@ PYBIND11_MODULE(_front, module) {
       }));
   module.def("pooled_link", &convx::front::pooled_link);
   module.def("pooled", &convx::front::pooled);
+  module.def("norm_link", &convx::front::norm_link);
+  module.def("channel_norm", &convx::front::channel_norm);
   module.def("moved_link", &convx::front::moved_link);
   module.def("moved_channels", &convx::front::moved_channels);
   module.def("linear_link", &convx::front::linear_link);

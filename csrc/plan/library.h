@@ -5,6 +5,7 @@
 #include "plan/launch.h"
 #include "problem/block_problem.h"
 #include "problem/device.h"
+#include "problem/norm_problem.h"
 #include "problem/pooling_problem.h"
 
 namespace convx {
@@ -18,6 +19,7 @@ struct KernelLibrary {
   void (*launch_block)(const Plan&, const BlockProblem&, const Pointers&, int device_index);
   // Of CPUs; null of GPUs. pointers: input, result.
   void (*launch_pooling)(const PoolingProblem&, const Pointers&);
+  void (*launch_norm)(const NormProblem&, const Pointers&);
   // Writes the filters in plan.packing's order, on the same stream.
   void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
   // Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where the

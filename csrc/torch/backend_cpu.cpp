@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "methods/channel_norm/channel_norm.h"
 #include "methods/pooling/pooling.h"
 #include "plan/launchers.h"
 #include "plan/library.h"
@@ -85,15 +86,18 @@ DeviceScope::~DeviceScope() = default;
 
 namespace {
 
-void launch_pooling(const PoolingProblem& problem, const Pointers& pointers) {
+template <class Problem, void (*Launch)(const Problem&, const Pointers&, const ThreadPool&, CpuIsa)>
+void launch_unplanned(const Problem& problem, const Pointers& pointers) {
   const DeviceTraits& device = device_traits(-1);
-  pooling::launch_cpu(problem, pointers, {device.threads, run_in_pool}, device.isa);
+  Launch(problem, pointers, {device.threads, run_in_pool}, device.isa);
 }
 
 const bool registered = [] {
-  register_library(
-      false, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, &launch_pooling,
-              &pack_weight<ConvProblem>, &finish_in_place, [](int) { return false; }, kArgumentAlignment});
+  register_library(false,
+                   {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>,
+                    &launch_unplanned<PoolingProblem, &pooling::launch_cpu>,
+                    &launch_unplanned<NormProblem, &channel_norm::launch_cpu>, &pack_weight<ConvProblem>,
+                    &finish_in_place, [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

@@ -98,10 +98,10 @@ DeviceScope::~DeviceScope() {
 namespace {
 
 const bool registered = [] {
-  register_library(
-      true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, &pack_weight<ConvProblem>,
-             &finish_in_place, [](int device_index) { return is_capturing(current_stream(device_index)); },
-             kArgumentAlignment});
+  register_library(true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, nullptr,
+                          &pack_weight<ConvProblem>, &finish_in_place,
+                          [](int device_index) { return is_capturing(current_stream(device_index)); },
+                          kArgumentAlignment});
   return true;
 }();
 
