@@ -1,8 +1,9 @@
 """convx.optimize: a copy of a model that runs as fast as convx can make it, for inference.
 
-The model is followed by torch.fx (graph.py; branches.py decides what depends on sizes). Linear layers and norms
-of images with their channels last are taken for layers of images (permutes.py), what comes before and behind
-each convolution goes into its layer (constants.py, pads.py, fuse.py, layers.py), layers into blocks (blocks.py).
+The model is followed by torch.fx (graph.py; branches.py decides what depends on sizes). Linear layers and
+norms of images with their channels last are taken for layers of images (permutes.py), what comes before and
+behind each convolution goes into its layer (constants.py, pads.py, fuse.py, layers.py), layers into blocks
+(blocks.py).
 On GPUs the whole is a CUDA graph (cuda_graphs.py), on CPUs layers, pooling and moves of channels (pools.py,
 moves.py) that follow one another are one call (cpu_programs.py). Where there is something to gain by it
 (worth.py), the network is compiled (compiled.py) and held against that.

@@ -67,9 +67,9 @@ class _Pass:
         is_layer = reader.linear(node) is not None or self._norm(node) is not None
         return of_each or is_layer or self._factor(node) is not None
 
-    def _read(self, node: fx.Node) -> fx.Node:
-        """Which of what it reads is the image."""
-        return next(each for each in node.all_input_nodes if each.op != "get_attr")
+    def _read(self, node: fx.Node) -> fx.Node | None:
+        """Which of what it reads is the image: the only thing that the graph computes."""
+        return next((each for each in node.all_input_nodes if each.op != "get_attr"), None)
 
     def _factor(self, node: fx.Node) -> Tensor | None:
         """Of each channel, where it is a product with some."""

@@ -89,6 +89,10 @@ LEFT: dict[str, tuple[Callable[[Any, Tensor], Tensor], int]] = {  # and the conv
     "written to": (lambda model, x: model.square(x.permute(0, 2, 3, 1).relu_()).permute(0, 3, 1, 2), 0),
     "factor of each pixel": (lambda model, x: model.filter(x) * model.pixels, 1),
     "factor of all": (lambda model, x: model.filter(x) * model.one, 1),
+    "product of parameters": (
+        lambda model, x: model.filter(x) * (model.scale[None] * model.wide_scale).sum(),
+        1,
+    ),
     "matrix": (lambda model, x: model.filter(x) + model.square(x.mean((2, 3)))[..., None, None], 1),
 }
 
@@ -104,7 +108,14 @@ def _model(run: Callable[[Any, Tensor], Tensor]) -> Model:
         "drop": nn.Dropout(),
     }
     model = Model(run, **layers)
-    sizes = {"scale": (12, 1, 1), "weight": (12,), "bias": (12,), "pixels": (11, 13), "one": (1,)}
+    sizes = {
+        "scale": (12, 1, 1),
+        "wide_scale": (1, 1, 1, 1),
+        "weight": (12,),
+        "bias": (12,),
+        "pixels": (11, 13),
+        "one": (1,),
+    }
     for name, size in sizes.items():
         model.register_parameter(name, nn.Parameter(torch.randn(size)))
     return model.eval()
