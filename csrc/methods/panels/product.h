@@ -209,7 +209,7 @@ CONVX_NO_HOISTING __attribute__((noinline)) void multiply_tile(const Source& fro
         add_products<Rows, Pixels, Vectors>(pixels, step, at, filters, sum);
       advance(kAtOnce);
       CONVX_UNROLLED
-      for (int v = 0; v < Vectors; ++v) __builtin_prefetch(ahead + v * L);
+      for (int v = 0; v < Vectors; ++v) __builtin_prefetch(ahead + v * L, 0, 2);
       ahead += Vectors * L;
     }
     for (; depth > 0; --depth) {
@@ -272,7 +272,8 @@ inline void multiply(const Source& from, const Area& area, int64_t apart, const 
                             from.run_step,
                             from.run,
                             length};
-          const int64_t ahead = are_near ? 0 : length + (tile - begin) * length / kTiles;
+          int64_t ahead = length + (tile - begin) * length / kTiles;
+          if (are_near) ahead = tile < kTiles ? from.depth + tile * length / kTiles : 0;
           const Chain chain{sums + (tile - begin) * kTileSums, filter + ahead * vectors * L, done == 0,
                             done + length == from.depth};
           tile_of(minimum(tile_rows, area.rows - row), columns, vectors)(some, filter, bias, chain,

@@ -82,14 +82,15 @@ struct Kernel {
   Source source_of(const float* image, int64_t row, const Worker& own) const {
     const int64_t depth = p.expand_depth();
     if (p.expand_filter > 1) return {own.lines, 0, p.expand_stride, g.line, p.expand_filter, depth};
-    return {image + row * p.width * p.channels, 0, p.channels, depth, depth, depth};
+    const int64_t row_step = p.width * p.channels;
+    return {image + row * row_step, row_step, p.channels, depth, depth, depth};
   }
 
-  // One row of a panel, to its place behind the padding.
-  void expand(const Source& from, int64_t panel, float* to) const {
+  // Rows of a panel, to their places behind the padding.
+  void expand(const Source& from, int64_t rows, int64_t panel, float* to) const {
     const int64_t first = panel * kPanel * L, count = vectors(panel, g.blocks);
-    const Target target{to + kPadding * L, 0, L, g.block_rows, nullptr, L};
-    multiply(from, {1, p.expanded_width}, expand_chain, job.packed + first * p.expand_depth(),
+    const Target target{to + kPadding * L, g.row, L, g.block_rows, nullptr, L};
+    multiply(from, {rows, p.expanded_width}, expand_chain, job.packed + first * p.expand_depth(),
              job.packed + g.expand_bias_at + first, count, target, inside);
   }
 
@@ -144,12 +145,15 @@ struct Kernel {
       for (; have < needed; ++have) {
         fill_lines(image, have, own.lines);
         const Source from = source_of(image, have, own);
-        for (int64_t panel = 0; panel < panels(); ++panel) expand(from, panel, ring(panel * kPanel, have));
+        for (int64_t panel = 0; panel < panels(); ++panel) {
+          expand(from, 1, panel, ring(panel * kPanel, have));
+        }
       }
     }
     for (int64_t panel = 0; panel < panels(); ++panel) {
-      for (int64_t at = have; at < needed; ++at) {
-        expand(source_of(image, at, own), panel, ring(panel * kPanel, at));
+      for (int64_t at = have, rows = 0; at < needed; at += rows) {
+        rows = minimum(needed - at, g.ring_rows - at % g.ring_rows);
+        expand(source_of(image, at, own), rows, panel, ring(panel * kPanel, at));
       }
       for (int64_t v = 0; v < vectors(panel, g.blocks); ++v) {
         const int64_t block = panel * kPanel + v;
@@ -275,9 +279,10 @@ struct Kernel {
   // All rows of one panel, to the tensor that threads share.
   void run_panel(int64_t index, int64_t panel, const Worker& own) const {
     const float* const image = this->image(index);
-    for (int64_t row = 0; row < p.expanded_height; ++row) {
+    const int64_t at_once = p.expand_filter > 1 ? 1 : p.expanded_height;
+    for (int64_t row = 0; row < p.expanded_height; row += at_once) {
       if (p.expand_filter > 1) fill_lines(image, row, own.lines);
-      expand(source_of(image, row, own), panel, own.expanded + row * g.row);
+      expand(source_of(image, row, own), at_once, panel, own.expanded + row * g.row);
     }
     const int64_t first = panel * kPanel, count = vectors(panel, g.blocks);
     for (int64_t v = 0; v < count; ++v) {
