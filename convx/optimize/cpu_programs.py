@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,6 +40,8 @@ class _Program:
     inputs: tuple[fx.Node, ...]
     steps: list[_Step]
     bytes: int = 0  # of the memory that its chains work in
+    chains: list[Any] = field(default_factory=list)
+    whole: Any = None  # of one that is a chain from its input to its result
     result: fx.Node | None = None  # where that is one value, and not made by the last step
 
 
@@ -64,6 +66,24 @@ class CpuPrograms:
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._weights: list[dict[str, Tensor | None]] | None = None  # of layers that may be in chains
         self._state: int | None = None
+        self._drop_whole()
+
+    def _drop_whole(self) -> None:
+        self._latest: _Program | None = None  # that served a call
+        self.run_whole: Callable[[Any], Tensor | None] | None = None
+
+    def keep_whole(self, tensor: Tensor) -> None:
+        """Lets run_whole(tensor) be the call that was just made with it, in C++, where the network is one
+        chain from this input to its result; None from it where it has to be made by `call`."""
+        program = self._latest
+        if program is None or len(program.steps) != 1 or len(program.chains) != 1 or len(program.inputs) != 1:
+            return
+        if program.steps[0].results != (program.result,) or self._state is None:
+            return
+        if program.whole is None:
+            own = (program.chains[0], tensor, self._memory, self._weights, self._lock)
+            program.whole = _front.WholeNetwork(*own)  # type: ignore[union-attr]
+        self.run_whole = program.whole.run
 
     def __len__(self) -> int:
         return len(self._programs)
@@ -73,6 +93,7 @@ class CpuPrograms:
 
     def call(self, network: nn.Module, tensors: Sequence[Any]) -> Any:
         """network(*tensors)."""
+        self._latest = None
         if not _can_serve(network, tensors) or not self._lock.acquire(blocking=False):
             return network(*tensors)
         try:
@@ -89,6 +110,7 @@ class CpuPrograms:
         program = self._programs.get(key)
         if program is None:
             return self._record(key, network, tensors)
+        self._latest = program
         self._programs.move_to_end(key)
         values: dict[fx.Node, Any] = dict(zip(program.inputs, tensors, strict=True))
         for step in program.steps:
@@ -103,9 +125,12 @@ class CpuPrograms:
             self._programs.popitem(last=False)
         recorder = _Recorder(network, self.by_image)
         result = _plain(recorder.run(*tensors))
-        program = self._programs[key] = recorder.program()
+        self._drop_whole()
+        program = self._latest = self._programs[key] = recorder.program()
         if program.bytes > self._memory.numel():
             self._memory = torch.empty(program.bytes, dtype=torch.uint8)
+            for each in self._programs.values():
+                each.whole = None  # which work in the memory there was
         return result
 
     def _check_weights(self, network: nn.Module) -> None:
@@ -120,6 +145,7 @@ class CpuPrograms:
             return
         if state != self._state:
             self._programs.clear()
+            self._drop_whole()
             self._state = state
 
 
@@ -263,6 +289,7 @@ class _Recorder(fx.Interpreter):
         done = tuple(each for each in given if last_use[each] in inside)
         program.steps.append(_Step(call, results, done, tuple(run)))
         program.bytes = max(program.bytes, chain.bytes)
+        program.chains.append(chain)
 
 
 def _plain(value: Any) -> Any:

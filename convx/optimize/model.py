@@ -94,6 +94,11 @@ class OptimizedModel(nn.Module):
                 records.restore(each)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        run_whole = self.programs.run_whole
+        if run_whole is not None and len(args) == 1 and not kwargs and not torch.compiler.is_compiling():
+            found = run_whole(args[0])
+            if found is not None:
+                return found
         if self._inputs is None:
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
@@ -102,10 +107,22 @@ class OptimizedModel(nn.Module):
         try:
             if self.graphs.can_serve(tensors):
                 return self.graphs.call(self.network, self._prepared, tensors)
-            return self._run(*tensors)
+            result = self._run(*tensors)
         except OtherBranch:
             self._others.add(_sizes(tensors))
             return self.otherwise(*args, **kwargs)  # type: ignore[operator]
+        if len(args) == 1 and not kwargs and self._is_as_it_is(args[0], tensors, result):
+            self.programs.keep_whole(args[0])
+        return result
+
+    def _is_as_it_is(self, given: Any, tensors: Sequence[Tensor], result: Any) -> bool:
+        """Whether network reads what the model is given, and gives what the model does."""
+        if len(tensors) != 1 or tensors[0] is not given or not isinstance(result, Tensor):
+            return False
+        if self.layout not in FORMATS:
+            return True
+        (own,), _ = self.in_own_layout((given,), {})
+        return own is given and result.dim() != 4
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.layout not in FORMATS:

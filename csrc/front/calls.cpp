@@ -72,25 +72,55 @@ uint64_t weights_forgotten() {
   return forgotten_weights;
 }
 
+uint64_t plans_forgotten() {
+  return forgotten_plans + tuned_generation();
+}
+
+namespace {
+
+// The tensors there are. Between calls of a network its weights drive all of this out of the caches: what
+// lies behind each pointer is fetched for all of them before it is read.
+std::vector<PyObject*> held_tensors(const py::list& tensors) {
+  for (const py::handle each : tensors) __builtin_prefetch(each.ptr());
+  for (const py::handle each : tensors) {
+    if (!PyDict_Check(each.ptr())) continue;
+    const auto* const dict = reinterpret_cast<const PyDictObject*>(each.ptr());
+    __builtin_prefetch(dict->ma_keys), __builtin_prefetch(dict->ma_values);
+  }
+  std::vector<PyObject*> found;
+  found.reserve(2 * tensors.size());
+  const auto add = [&found](PyObject* each) {
+    if (each == Py_None) return;
+    __builtin_prefetch(each);
+    found.push_back(each);
+  };
+  for (const py::handle each : tensors) {
+    if (!PyDict_Check(each.ptr())) {
+      add(each.ptr());
+      continue;
+    }
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(each.ptr(), &place, &name, &value);) add(value);
+  }
+  for (PyObject* const each : found) {
+    const auto* const own = reinterpret_cast<const char*>(THPVariable_Unpack(each).unsafeGetTensorImpl());
+    for (size_t line = 0; line < sizeof(c10::TensorImpl); line += 64) __builtin_prefetch(own + line);
+  }
+  return found;
+}
+
+}  // namespace
+
 uint64_t state_of(const py::list& tensors) {
   size_t state = tensors.size();
   bool is_trained = false;
-  const auto see = [&](PyObject* each) {
-    if (each == Py_None) return;
+  for (PyObject* const each : held_tensors(tensors)) {
     const Tensor& tensor = THPVariable_Unpack(each);
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.unsafeGetTensorImpl()));
     state = c10::hash_combine(state, reinterpret_cast<size_t>(tensor.const_data_ptr()));
     state = c10::hash_combine(state, static_cast<size_t>(tensor._version()));
     state = c10::hash_combine(state, static_cast<size_t>(tensor.requires_grad()));
     is_trained = is_trained || tensor.requires_grad();
-  };
-  for (const py::handle each : tensors) {
-    if (!PyDict_Check(each.ptr())) {
-      see(each.ptr());
-      continue;
-    }
-    PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t place = 0; PyDict_Next(each.ptr(), &place, &name, &value);) see(value);
   }
   return is_trained ? c10::hash_combine(state, static_cast<size_t>(forgotten_weights)) : state;
 }
@@ -140,7 +170,7 @@ std::optional<Operands> usual_operands(py::handle input_object, py::handle weigh
   key.autocast = autocast_of(*input);
   key.tf32 = *tf32;
   key.threads = input->is_cuda() ? 0 : at::get_num_threads();
-  key.plans = forgotten_plans + tuned_generation();
+  key.plans = plans_forgotten();
   if (at::GradMode::is_enabled()) {
     key.wanted = (input->requires_grad() ? kInput : 0) | (weight->requires_grad() ? kWeight : 0) |
                  (bias != nullptr && bias->requires_grad() ? kBias : 0);

@@ -83,5 +83,6 @@ uint64_t state_of(const pybind11::list& tensors);
 void forget_plans();
 void forget_weights();
 uint64_t weights_forgotten();
+uint64_t plans_forgotten();  // with what was tuned
 
 }  // namespace convx::front

@@ -7,17 +7,20 @@
 #include "front/chain.h"
 #include "front/derivatives.h"
 #include "front/layer_type.h"
+#include "front/whole_network.h"
 
 namespace py = pybind11;
 using convx::front::Chain;
 using convx::front::Link;
+using convx::front::WholeNetwork;
 
 PYBIND11_MODULE(_front, module) {
   module.doc() = "The way from a layer to a kernel without Python, for the torch that it was built beside.";
   module.attr("LayerCalls") = convx::front::layer_calls_type();
   py::class_<Link, std::shared_ptr<Link>>(module, "Link", "The call of a layer or a block, prepared.")
       .def_property_readonly("is_torchs", &Link::is_torchs);
-  py::class_<Chain>(module, "Chain", "Prepared calls of layers that follow one another.")
+  py::class_<Chain, std::shared_ptr<Chain>>(module, "Chain",
+                                            "Prepared calls of layers that follow one another.")
       .def(py::init([](std::vector<std::shared_ptr<Link>> links,
                        const std::vector<std::pair<int64_t, int64_t>>& reads, int64_t given,
                        std::vector<int64_t> outputs, bool by_image) {
@@ -27,6 +30,9 @@ PYBIND11_MODULE(_front, module) {
       }))
       .def_property_readonly("bytes", &Chain::bytes)
       .def("run", &Chain::run, py::call_guard<py::gil_scoped_release>());
+  py::class_<WholeNetwork>(module, "WholeNetwork", "A network that is one chain.")
+      .def(py::init<std::shared_ptr<Chain>, const at::Tensor&, at::Tensor, py::list, const py::object&>())
+      .def("run", &WholeNetwork::run);
   module.def("convolution_link", &convx::front::convolution_link);
   module.def("block_link", &convx::front::block_link);
   module.def("mean_link", &convx::front::mean_link);
