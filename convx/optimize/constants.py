@@ -49,7 +49,8 @@ def fold_factors(module: fx.GraphModule) -> None:
             module.register_parameter(name, parameter(value.detach()))
             with module.graph.inserting_before(node):
                 node.replace_input_with(factor, module.graph.get_attr(name))
-            _erase(module.graph, factor)
+            if not factor.users:
+                _erase(module.graph, factor)
     module.recompile()
 
 

@@ -94,9 +94,9 @@ class OptimizedModel(nn.Module):
                 records.restore(each)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        run_whole = self.programs.run_whole
-        if run_whole is not None and len(args) == 1 and not kwargs and not torch.compiler.is_compiling():
-            found = run_whole(args[0])
+        is_one = len(args) == 1 and not kwargs and not torch.compiler.is_compiling()
+        if is_one and self.programs.run_whole is not None:
+            found = self.programs.run_whole(args[0])
             if found is not None:
                 return found
         if self._inputs is None:
@@ -111,7 +111,7 @@ class OptimizedModel(nn.Module):
         except OtherBranch:
             self._others.add(_sizes(tensors))
             return self.otherwise(*args, **kwargs)  # type: ignore[operator]
-        if len(args) == 1 and not kwargs and self._is_as_it_is(args[0], tensors, result):
+        if is_one and self._is_as_it_is(args[0], tensors, result):
             self.programs.keep_whole(args[0])
         return result
 

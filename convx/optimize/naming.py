@@ -19,7 +19,8 @@ def free_name(module: fx.GraphModule, name: str, replaced: Sequence[fx.Node]) ->
 
 
 def first_free(module: fx.GraphModule, name: str, first: int = 0) -> str:
-    """The name where no layer has it, or with the least number from the first one on that none has."""
-    names = {each for each, _ in module.named_modules(remove_duplicate=False)}
+    """The name where no layer or tensor has it, else with the least number from the first one on."""
+    every = (module.named_modules, module.named_parameters, module.named_buffers)
+    names = {each for named in every for each, _ in named(remove_duplicate=False)}
     numbered = (f"{name}_{number}" for number in range(first, first + len(names)))
     return next(each for each in (name, *numbered) if each not in names)

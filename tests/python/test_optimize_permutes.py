@@ -70,6 +70,16 @@ TAKEN: dict[str, tuple[Callable[[Any, Tensor], Tensor], list[tuple[str, ...]], i
         [("scale",)],
         0,
     ),
+    "scale that two read": (
+        lambda model, x: (scale := model.weight.reshape(1, -1, 1, 1)) * model.filter(scale * x),
+        [("scale",)],
+        0,
+    ),
+    "product of two that are computed": (
+        lambda model, x: model.filter(x) * (model.scale.exp() * model.scale.sin()),
+        [("scale",)],
+        0,
+    ),
     "scale of channels last": (
         lambda model, x: (model.weight * model.square(x.permute(0, 2, 3, 1))).permute(0, 3, 1, 2) + x,
         [("scale", "residual")],
