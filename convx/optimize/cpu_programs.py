@@ -39,10 +39,14 @@ class _Step:
 class _Program:
     inputs: tuple[fx.Node, ...]
     steps: list[_Step]
-    bytes: int = 0  # of the memory that its chains work in
     chains: list[Any] = field(default_factory=list)
     whole: Any = None  # of one that is a chain from its input to its result
     result: fx.Node | None = None  # where that is one value, and not made by the last step
+
+    @property
+    def bytes(self) -> int:
+        """Of the memory that its chains work in."""
+        return max((chain.bytes for chain in self.chains), default=0)
 
 
 class CpuPrograms:
@@ -288,7 +292,6 @@ class _Recorder(fx.Interpreter):
 
         done = tuple(each for each in given if last_use[each] in inside)
         program.steps.append(_Step(call, results, done, tuple(run)))
-        program.bytes = max(program.bytes, chain.bytes)
         program.chains.append(chain)
 
 

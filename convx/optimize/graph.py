@@ -290,10 +290,14 @@ class Reader:
         else:
             kind = _FUNCTIONS_OF_POOLING.get(node.target) if node.op == "call_function" else None
             of = {} if kind is None else bound(node, f"input {_POOLING[kind]}")
-        known = {"input", "stride", *("" if kind is None else _POOLING[kind]).split()}
-        if kind is None or not known.issuperset(of) or of.pop("return_indices", False) is not False:
+        if kind is None or of.pop("return_indices", False) is not False:
             return None
-        input, filter = of.pop("input"), pair("kernel_size", of.pop("kernel_size"))
+        input = of.pop("input")
+        computed: list[fx.Node] = []
+        fx.node.map_arg(of, computed.append)
+        if computed:  # of sizes that are known at the call
+            return None
+        filter = pair("kernel_size", of.pop("kernel_size"))
         stride, padding = of.pop("stride", None), pair("padding", of.pop("padding", 0))
         windows = (filter, filter if stride in (None, [], ()) else pair("stride", stride), padding)
         dilation = pair("dilation", of.pop("dilation", 1))

@@ -3,6 +3,8 @@ layers of convolutions. ConvNeXt's linear layers are 1x1 convolutions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,20 +54,30 @@ class _Pass:
         if _permutes(node, _LAST):
             found: fx.Node | None = node.args[0]
         else:
-            made = self._is_known(node)
-            image = self.image_of(self._read(node)) if made else None
-            found = None if image is None else self._made(node, image)
+            make = self._maker(node)
+            image = None if make is None else self.image_of(self._read(node))
+            found = None
+            if make is not None and image is not None:
+                with self.graph.inserting_before(node.next):
+                    found = make(image)
         if found is not None:
             self.images[node] = found
         return found
 
-    def _is_known(self, node: fx.Node) -> bool:
+    def _maker(self, node: fx.Node) -> Callable[[fx.Node], fx.Node] | None:
+        """Of an image, given the one that the node reads; None of a node that is not known."""
         reader = self.reader
         if reader.writes(node):
-            return False
-        of_each = reader.activation(node) is not None or reader.is_identity(node)
-        is_layer = reader.linear(node) is not None or self._norm(node) is not None
-        return of_each or is_layer or self._factor(node) is not None
+            return None
+        if (linear := reader.linear(node)) is not None:
+            return partial(self._convolved, node, linear)
+        if (norm := self._norm(node)) is not None:
+            return partial(self._normed, node, norm)
+        if (factor := self._factor(node)) is not None:
+            return partial(self._scaled, node, factor)
+        if reader.activation(node) is not None or reader.is_identity(node):
+            return lambda image: self.graph.node_copy(node, lambda _: image)
+        return None
 
     def _read(self, node: fx.Node) -> fx.Node | None:
         """Which of what it reads is the image: the only thing that the graph computes."""
@@ -79,25 +91,21 @@ class _Pass:
                 return factor
         return None
 
-    def _made(self, node: fx.Node, image: fx.Node) -> fx.Node:
-        linear, norm, factor = self.reader.linear(node), self._norm(node), self._factor(node)
-        with self.graph.inserting_before(node.next):
-            if linear is not None:
-                made = self.graph.call_module(str(node.target), (image,))
-                node.target = free_name(self.module, str(node.target), [node, made])
-                made.target = node.target
-                self.module.add_submodule(str(made.target), _convolution(linear))
-            elif norm is not None:
-                name = first_free(self.module, f"channel_norm_{node.name}")
-                self.module.add_submodule(name, norm)
-                made = self.graph.call_module(name, (image,))
-            elif factor is not None:
-                name = first_free(self.module, f"factor_{node.name}")
-                self.module.register_parameter(name, parameter(factor.detach()[:, None, None]))
-                made = self.graph.call_function(torch.mul, (image, self.graph.get_attr(name)))
-            else:
-                made = self.graph.node_copy(node, lambda _: image)
+    def _convolved(self, node: fx.Node, linear: nn.Linear, image: fx.Node) -> fx.Node:
+        made = self.graph.call_module(str(node.target), (image,))
+        node.target = made.target = free_name(self.module, str(node.target), [node, made])
+        self.module.add_submodule(str(made.target), _convolution(linear))
         return made
+
+    def _normed(self, node: fx.Node, norm: ChannelNorm, image: fx.Node) -> fx.Node:
+        name = first_free(self.module, f"channel_norm_{node.name}")
+        self.module.add_submodule(name, norm)
+        return self.graph.call_module(name, (image,))
+
+    def _scaled(self, node: fx.Node, factor: Tensor, image: fx.Node) -> fx.Node:
+        name = first_free(self.module, f"factor_{node.name}")
+        self.module.register_parameter(name, parameter(factor.detach()[:, None, None]))
+        return self.graph.call_function(torch.mul, (image, self.graph.get_attr(name)))
 
     def _norm(self, node: fx.Node) -> ChannelNorm | None:
         """Of each pixel's channels."""

@@ -223,7 +223,9 @@ def test_what_is_a_pool(name: str, layout: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", NO_POOLS)
 def test_what_is_no_pool(name: str) -> None:
-    assert _pools(optimized_agrees(_pooling_model(NO_POOLS[name]), image())) == []
+    optimized = optimized_agrees(_pooling_model(NO_POOLS[name]), image())
+    assert _pools(optimized) == []
+    assert optimized.report is not None and not optimized.report.reason  # the rest is followed
 
 
 def test_pools_of_other_dtypes_and_gradients() -> None:
