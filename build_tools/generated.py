@@ -46,6 +46,7 @@ LAUNCHERS = {
     "inverted_residual": _SINGLE,
     "inverted_residual/banded": ("float16", "bfloat16"),
     "inverted_residual/excited": ("float16", "bfloat16"),
+    "pointwise/deep": ("tf32", "split", "float16", "bfloat16"),
     "pointwise/fma": _REAL,
     "pointwise/shallow": ("float16", "bfloat16"),
     "pointwise/tensor": ("tf32", "split", "float16", "bfloat16"),
@@ -85,7 +86,7 @@ def texts() -> dict[Path, str]:
     """Every file by its path in the checkout."""
     found = {}
     for folder, names in LAUNCHERS.items():
-        of_precisions = folder.endswith("/tensor")
+        of_precisions = "tf32" in names
         for name in names:
             instance = _PRECISIONS.get(name, _CPP[name]) if of_precisions else _CPP[name]
             path = FOLDER / "methods" / folder / f"launch_{name}.cu"

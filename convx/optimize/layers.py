@@ -142,7 +142,7 @@ class PlaneMeans(nn.Module):
         self.keeps_planes = keeps_planes
 
     def forward(self, input: Tensor) -> Tensor:
-        if _asks_front(input):
+        if _asks_front(input, "cpu", "cuda"):
             found: Tensor | None = _front.plane_means(input, self.keeps_planes)  # type: ignore[union-attr]
             if found is not None:
                 return found
@@ -158,7 +158,7 @@ class ChannelNorm(nn.Module):
         self.weight, self.bias, self.eps = weight, bias, eps
 
     def forward(self, input: Tensor) -> Tensor:
-        if _asks_front(input):
+        if _asks_front(input, "cpu"):
             own = (self.weight, self.bias, self.eps)
             found: Tensor | None = _front.channel_norm(input, *own)  # type: ignore[union-attr]
             if found is not None:
@@ -175,7 +175,7 @@ class PooledPlanes(nn.Module):
         self.pooling = pooling
 
     def forward(self, input: Tensor) -> Tensor:
-        if _asks_front(input):
+        if _asks_front(input, "cpu"):
             found: Tensor | None = _front.pooled(input, self.pooling.asked)  # type: ignore[union-attr]
             if found is not None:
                 return found
@@ -194,7 +194,7 @@ class MovedChannels(nn.Module):
         self.order = [*order]
 
     def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
-        if _asks_front(first):
+        if _asks_front(first, "cpu"):
             found: Tensor | None = _front.moved_channels(first, second, self.order)  # type: ignore[union-attr]
             if found is not None:
                 return found
@@ -206,9 +206,9 @@ class MovedChannels(nn.Module):
         return moved.contiguous(memory_format=layout)
 
 
-def _asks_front(input: Tensor) -> bool:
+def _asks_front(input: Tensor, *devices: str) -> bool:
     """Which then says whether it takes such tensors."""
-    return _front is not None and input.device.type == "cpu" and not torch.compiler.is_compiling()
+    return _front is not None and input.device.type in devices and not torch.compiler.is_compiling()
 
 
 def _parameters(weight: Tensor, bias: Tensor | None, norm: Norm[Tensor]) -> tuple[nn.Parameter, nn.Parameter]:

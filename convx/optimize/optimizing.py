@@ -25,6 +25,7 @@ from convx.optimize.constants import fold_factors, make_convolutions
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
+from convx.optimize.linears import take_linears
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import take_pads
@@ -288,9 +289,12 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
             ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         fused = fuse(module)
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
-        if all(each.device.type == "cpu" for each in inputs.tensors(args, kwargs)):
+        devices = {each.device.type for each in inputs.tensors(args, kwargs)}
+        if devices == {"cpu"}:
             fuse_moves(module)
             fuse_pools(module)
+        elif devices == {"cuda"}:
+            take_linears(module)
         fuse_means(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))

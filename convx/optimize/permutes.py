@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from convx.optimize.constants import parameter
 from convx.optimize.graph import Reader, bound, has_hooks
 from convx.optimize.layers import ChannelNorm
+from convx.optimize.linears import convolution_of
 from convx.optimize.naming import first_free, free_name
 from convx.optimize.nodes import is_image, shape_of
 
@@ -94,7 +95,7 @@ class _Pass:
     def _convolved(self, node: fx.Node, linear: nn.Linear, image: fx.Node) -> fx.Node:
         made = self.graph.call_module(str(node.target), (image,))
         node.target = made.target = free_name(self.module, str(node.target), [node, made])
-        self.module.add_submodule(str(made.target), _convolution(linear))
+        self.module.add_submodule(str(made.target), convolution_of(linear))
         return made
 
     def _normed(self, node: fx.Node, norm: ChannelNorm, image: fx.Node) -> fx.Node:
@@ -149,10 +150,3 @@ def _permutes(node: Any, order: tuple[int, ...]) -> bool:
     if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
         dims = tuple(dims[0])
     return tuple(each % 4 if isinstance(each, int) else None for each in dims) == order
-
-
-def _convolution(linear: nn.Linear) -> nn.Conv2d:
-    with torch.device("meta"):
-        made = nn.Conv2d(linear.in_features, linear.out_features, 1, bias=False)
-    made.weight, made.bias = parameter(linear.weight.detach()[:, :, None, None]), linear.bias
-    return made.eval()

@@ -1,7 +1,10 @@
 // What networks of convolutions end with: means of planes, and a linear layer.
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "front/calls.h"
@@ -101,6 +104,29 @@ class LinearLink : public Link {
   std::optional<Tensor> bias_;
 };
 
+std::optional<Tensor> means_on_gpu(const Tensor& input, bool keeps_planes) {
+  const KernelLibrary* const library = find_library(true);
+  const std::optional<DType> dtype = dtype_of(input);
+  const bool is_plain = input.is_cuda() && input.dim() == 4 && is_usual() && is_usual(input);
+  if (library == nullptr || !dtype || !is_plain) return std::nullopt;
+  const bool is_nchw = input.is_contiguous();
+  if (!is_nchw && !input.is_contiguous(at::MemoryFormat::ChannelsLast)) return std::nullopt;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::DeviceGuard guard(input.device());
+  const auto format = is_nchw ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+  const Tensor images = dense(*library, input, format);
+  c10::DimVector sizes = {input.size(0), input.size(1)};
+  if (keeps_planes) sizes.append({1, 1});
+  Tensor result = at::empty(sizes, input.options(), keeps_planes ? format : at::MemoryFormat::Contiguous);
+  MeansProblem problem{*dtype, is_nchw ? Layout::nchw : Layout::nhwc};
+  problem.batch = input.size(0), problem.channels = input.size(1);
+  problem.pixels = input.size(2) * input.size(3);
+  Pointers pointers;
+  pointers.input = images.const_data_ptr(), pointers.result = result.mutable_data_ptr();
+  const bool is_done = library->launch_means(problem, pointers, input.device().index());
+  return is_done ? std::optional<Tensor>(std::move(result)) : std::nullopt;
+}
+
 }  // namespace
 
 py::object mean_link(py::handle input_object, bool keeps_planes) {
@@ -111,9 +137,10 @@ py::object mean_link(py::handle input_object, bool keeps_planes) {
 }
 
 std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes) {
+  if (input.requires_grad() && at::GradMode::is_enabled()) return std::nullopt;
+  if (!input.is_cpu()) return means_on_gpu(input, keeps_planes);
   const KernelLibrary* const library = library_of_images(input);
-  const bool wants_gradient = input.requires_grad() && at::GradMode::is_enabled();
-  if (library == nullptr || input.scalar_type() != at::kFloat || wants_gradient) return std::nullopt;
+  if (library == nullptr || input.scalar_type() != at::kFloat) return std::nullopt;
   return MeanLink(input, keeps_planes, *library).launched(input);
 }
 

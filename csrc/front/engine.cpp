@@ -12,7 +12,6 @@
 #include "methods/native/native.h"
 
 namespace convx::front {
-namespace {
 
 std::optional<DType> dtype_of(const Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -28,6 +27,8 @@ std::optional<DType> dtype_of(const Tensor& tensor) {
       return std::nullopt;
   }
 }
+
+namespace {
 
 Sizes sizes_of(const Tensor& image) {
   return {image.size(0), image.size(1), image.size(2), image.size(3)};

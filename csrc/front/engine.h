@@ -63,6 +63,7 @@ struct Prepared : torch::CustomClassHolder {
   }
 };
 
+std::optional<DType> dtype_of(const Tensor& tensor);  // none of those that no kernel takes
 at::MemoryFormat format_of(const Prepared& prepared);
 // The tensor, or a copy of it, dense in the format and where the kernels' vector loads can begin.
 Tensor dense(const KernelLibrary& library, const Tensor& tensor, at::MemoryFormat format);

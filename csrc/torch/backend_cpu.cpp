@@ -93,11 +93,11 @@ void launch_unplanned(const Problem& problem, const Pointers& pointers) {
 }
 
 const bool registered = [] {
-  register_library(false,
-                   {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>,
-                    &launch_unplanned<PoolingProblem, &pooling::launch_cpu>,
-                    &launch_unplanned<NormProblem, &channel_norm::launch_cpu>, &pack_weight<ConvProblem>,
-                    &finish_in_place, [](int) { return false; }, kArgumentAlignment});
+  register_library(
+      false, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>,
+              &launch_unplanned<PoolingProblem, &pooling::launch_cpu>,
+              &launch_unplanned<NormProblem, &channel_norm::launch_cpu>, nullptr, &pack_weight<ConvProblem>,
+              &finish_in_place, [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

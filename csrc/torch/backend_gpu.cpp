@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "methods/finish.h"
+#include "methods/plane_means/plane_means.h"
 #include "plan/launchers.h"
 #include "plan/library.h"
 #include "platform/gpu/fence.h"
@@ -97,9 +98,15 @@ DeviceScope::~DeviceScope() {
 
 namespace {
 
+bool launch_means(const MeansProblem& problem, const Pointers& pointers, int device_index) {
+  if (!plane_means::takes(problem)) return false;
+  plane_means::launch_gpu(problem, pointers, current_stream(device_index));
+  return true;
+}
+
 const bool registered = [] {
   register_library(true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, nullptr,
-                          &pack_weight<ConvProblem>, &finish_in_place,
+                          &launch_means, &pack_weight<ConvProblem>, &finish_in_place,
                           [](int device_index) { return is_capturing(current_stream(device_index)); },
                           kArgumentAlignment});
   return true;

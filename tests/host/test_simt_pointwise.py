@@ -141,3 +141,27 @@ def test_few_channels(pointwise: Path, device: str, dtype: str) -> None:
     output = run_all(pointwise, lines)
     assert "NONE" not in output
     assert {"1", "2"} <= set(re.findall(r" block_pairs=(\d+)", output))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
+def test_few_pixels(pointwise: Path, device: str, dtype: str) -> None:
+    """The deep family: warps and clusters with channels for all or some, and more than at once."""
+    more = f"device={device} dtype={dtype} layout=channels_last only=deep"
+    cases = (
+        "channels=8 out_channels=4 batch=1 size=1,1 bias=1 tf32=1",
+        "channels=136 out_channels=40 batch=2 size=3,3 bias=1 activation=relu6",
+        "channels=264 out_channels=36 batch=1 size=7,7 residual=after activation=relu",
+        "channels=1160 out_channels=72 batch=1 size=4,5 bias=1 residual=before",
+        "channels=1280 out_channels=100 batch=3 size=1,1 bias=1",
+        "channels=520 out_channels=12 batch=1 size=5,5 scale=1 activation=gelu",
+        "channels=24 out_channels=112 batch=2 size=7,7 operation=input_grad",
+        "channels=96 out_channels=240 batch=1 size=6,6 operation=input_grad tf32=1",
+    )
+    lines = [f"{text} groups=1 filter=1 {more} orders={ORDERS[i % 3]}" for i, text in enumerate(cases)]
+    if device == "mi250":
+        lines = [line for line in lines if "residual" not in line and "scale" not in line]
+    output = run_all(pointwise, lines)
+    assert "NONE" not in output
+    ranks = {"1", "2", "4", "8"} if device == "h200" else {"1"}
+    assert ranks <= set(re.findall(r" ranks=(\d+)", output))

@@ -69,6 +69,7 @@ SHAPES = [
     Dense(batch=2, channels=80, filters=72, groups=2, height=21, width=23),
     Dense(batch=3, channels=40, filters=24, height=18, width=15),
     Dense(batch=9, channels=130, filters=66, height=1, width=1),
+    Dense(batch=2, channels=1280, filters=100, height=1, width=1),
     Dense(batch=1, channels=1, filters=1, height=1, width=5),
     Dense(channels=48, filters=36, groups=3, height=8, width=8),
     Dense(channels=6, filters=6, groups=6),

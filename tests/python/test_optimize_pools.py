@@ -151,6 +151,30 @@ def test_means_by_the_chain(size: tuple[int, ...], layout: str, keeps_planes: bo
     assert result.flatten()[0].isnan() and int(result.isnan().sum()) == 1
 
 
+@pytest.mark.gpu
+@without_front
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_means_on_a_gpu(layout: str, dtype: torch.dtype) -> None:
+    """By convx's kernel where it takes them, else by torch."""
+    sizes = [(1, 1280, 7, 7), (3, 40, 1, 1), (65, 136, 14, 13), (2, 24, 32, 32)]
+    for size in [*sizes, (2, 33, 5, 5), (1, 16, 112, 112)]:
+        x = (torch.randn(size, device="cuda") + 3).to(dtype).contiguous(memory_format=LAYOUTS[layout])
+        made = _front.plane_means(x, False)
+        assert (made is not None) or size not in sizes
+        for keeps_planes in (False, True):
+            exact = x.double().mean((2, 3), keepdim=keeps_planes)
+            result = PlaneMeans(keeps_planes)(x)
+            assert result.shape == exact.shape and result.dtype == dtype
+            own = distance(x.mean((2, 3), keepdim=keeps_planes), exact)
+            assert distance(result, exact) <= 2 * own + 4 * torch.finfo(torch.float32).eps
+    begins_anywhere = torch.randn(2 * 64 * 49 + 1, device="cuda").to(dtype)[1:].view(2, 64, 7, 7)
+    torch.testing.assert_close(PlaneMeans(False)(begins_anywhere), begins_anywhere.mean((2, 3)))
+    x = torch.randn(2, 64, 7, 7, device="cuda", dtype=dtype, requires_grad=True)
+    PlaneMeans(False)(x).sum().backward()
+    assert x.grad is not None
+
+
 @without_front
 def test_means_that_torch_has_to_make() -> None:
     x = torch.randn(2, 12, 5, 6)

@@ -19,4 +19,15 @@ struct ChannelOrder {
   }
 };
 
+// A lane's sums of a pixel, of a pair of fragments of 16 filters in that order: kNear neighbours.
+template <int Lanes>
+struct NearFilters {
+  static constexpr int kPlaces = Lanes == 32 ? 2 : 1, kNear = 8 / kPlaces;
+  CONVX_DEVICE static int first_filter(int lane) { return Lanes == 32 ? lane / 4 * 4 : lane / 16 * 8; }
+  CONVX_DEVICE static constexpr int fragment(int i) { return i / (kNear / 2); }
+  CONVX_DEVICE static constexpr int index(int i, int place) {
+    return Lanes == 32 ? i % 2 * 2 + place : i % 4;
+  }
+};
+
 }  // namespace convx::matrix

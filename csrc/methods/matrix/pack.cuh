@@ -42,6 +42,10 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
                                                       << 16;
   } else {
     const float value = filter(depth_word);
+    if constexpr (Kind == kFloat32) {
+      packed[index] = float_to_bits(value);
+      return;
+    }
     const uint32_t high = round_to_tf32(value);
     packed[index] = part == 0 ? high : round_to_tf32(value - bits_to_float(high));
   }

@@ -5,8 +5,9 @@
 
 namespace convx::matrix {
 
-// split is float32 as the sum of two TF32 parts, of whose products three are added.
-enum Precision : int { kBfloat16 = 0, kFloat16 = 1, kTf32 = 2, kSplit = 3 };
+// split is float32 as the sum of two TF32 parts, of whose products three are added. Of packed filters alone,
+// float32 as it is: for kernels that round or part what they read.
+enum Precision : int { kBfloat16 = 0, kFloat16 = 1, kTf32 = 2, kSplit = 3, kFloat32 = 4 };
 constexpr int element_bytes(Precision precision) {
   return precision <= kFloat16 ? 2 : 4;
 }

@@ -18,18 +18,19 @@ enum Kernel : int {
   kCpuFilters = 5,
   kCpuWeight = 6,  // cpu/: weight_grad
   kShallow = 7,    // shallow/: channels_last forward and input_grad of few channels on matrix units
+  kDeep = 8,       // deep/: the same of few pixels
 };
 
 // Adds every plan that can run the problem, none where the family can't.
 using Append = void(const ConvProblem&, const DeviceTraits&, std::vector<Plan>&);
-Append append_fma, append_fma_weight, append_tensor, append_shallow, append_generated;
+Append append_fma, append_fma_weight, append_tensor, append_shallow, append_deep, append_generated;
 Append append_cpu, append_cpu_weight;
 
 // Launching half, in the GPU library alone.
 using Launch = void(const Plan&, const ConvProblem&, const Pointers&, Stream);
-Launch launch_fma, launch_fma_weight, launch_tensor, launch_shallow, launch_generated;
+Launch launch_fma, launch_fma_weight, launch_tensor, launch_shallow, launch_deep, launch_generated;
 
 using PackWeight = void(const Plan&, const ConvProblem&, const void* weight, void* packed, Stream);
-PackWeight pack_transposed, pack_fragments;
+PackWeight pack_transposed, pack_fragments, pack_deep;
 
 }  // namespace convx::pointwise

@@ -15,6 +15,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_tensor(plan, problem, pointers, stream);
     case kShallow:
       return launch_shallow(plan, problem, pointers, stream);
+    case kDeep:
+      return launch_deep(plan, problem, pointers, stream);
     case kGenerated:
       return launch_generated(plan, problem, pointers, stream);
   }
@@ -25,6 +27,7 @@ void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* w
                      Stream stream) {
   if (plan.kernel == kTensor || plan.kernel == kShallow)
     return pack_fragments(plan, problem, weight, packed, stream);
+  if (plan.kernel == kDeep) return pack_deep(plan, problem, weight, packed, stream);
   pack_transposed(plan, problem, weight, packed, stream);
 }
 

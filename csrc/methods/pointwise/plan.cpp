@@ -8,8 +8,8 @@
 namespace convx::pointwise {
 namespace {
 
-constexpr Append* kGpuFamilies[] = {append_tensor, append_shallow, append_fma, append_fma_weight,
-                                    append_generated};
+constexpr Append* kGpuFamilies[] = {append_tensor, append_shallow,    append_deep,
+                                    append_fma,    append_fma_weight, append_generated};
 constexpr Append* kCpuFamilies[] = {append_cpu, append_cpu_weight};
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {

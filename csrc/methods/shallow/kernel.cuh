@@ -6,6 +6,7 @@
 
 #include "methods/activate.cuh"
 #include "methods/epilogue.cuh"
+#include "methods/matrix/channel_order.cuh"
 #include "methods/shallow/geometry.h"
 #include "platform/gpu/async_copy.h"
 #include "platform/gpu/fast_divide.h"
@@ -45,24 +46,13 @@ struct Pixel {
   Vector<uint32_t, 4> piece[StepPairs];
 };
 
-// A lane's results of a pixel: kNear neighbours of the filters of a pair of fragments.
-template <int Lanes>
-struct Place {
-  static constexpr int kPlaces = Lanes == 32 ? 2 : 1, kNear = 8 / kPlaces;
-  CONVX_DEVICE static int first_filter(int lane) { return Lanes == 32 ? lane / 4 * 4 : lane / 16 * 8; }
-  CONVX_DEVICE static constexpr int fragment(int i) { return i / (kNear / 2); }
-  CONVX_DEVICE static constexpr int index(int i, int place) {
-    return Lanes == 32 ? i % 2 * 2 + place : i % 4;
-  }
-};
-
 template <int Lanes, int StepPairs, class T, class Extra>
 class Warp {
  public:
   static constexpr bool kIsExcited = std::is_same<Extra, Excited<T> >::value;
   static constexpr int kFragments = fragments_of(Lanes, StepPairs), kSteps = 2 * StepPairs;
   using Cell = Fragment<Lanes>;
-  using Own = Place<Lanes>;
+  using Own = matrix::NearFilters<Lanes>;
 
   CONVX_DEVICE Warp(const Shape& shape, const T* source, T* result, const Extra& extra, int lane)
       : shape_(shape), source_(source), result_(result), extra_(extra), lane_(lane) {}

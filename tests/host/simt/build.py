@@ -25,12 +25,13 @@ SIMT = Path("tests/host/simt")
 METHODS = Path("methods")
 FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
-BLOCKS, EXCITE = "inverted_residual", "squeeze_excite"  # run no convolutions
+NO_CONVOLUTIONS = BLOCKS, EXCITE, MEANS = "inverted_residual", "squeeze_excite", "plane_means"
 # Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
 MORE_DRIVERS = {
     "filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp"),
     "blocks": (BLOCKS, SIMT / "block_driver.cpp"),
     "excite": (EXCITE, SIMT / "excite_driver.cpp"),
+    "means": (MEANS, SIMT / "means_driver.cpp"),
 }
 FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
@@ -60,7 +61,9 @@ def families() -> list[str]:
 def methods() -> list[str]:
     """Methods with GPU kernels for convolutions that are tested as a whole: all but depthwise."""
     paths = (path.parts for path in targets.sources(f"{METHODS}/*/**/*.cu"))
-    return sorted({parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name, BLOCKS, EXCITE})
+    return sorted(
+        {parts[parts.index(METHODS.name) + 1] for parts in paths} - {FAMILIES.name, *NO_CONVOLUTIONS}
+    )
 
 
 def instructions() -> list[str]:
@@ -89,7 +92,7 @@ class Programs:
             objects = self._objects([SIMT / "planted.cpp"], self.kernel_flags)
         else:
             method, driver = MORE_DRIVERS.get(name, (name, SIMT / "driver.cpp"))
-            whole = method in (*methods(), FINISH, BLOCKS, EXCITE)
+            whole = method in (*methods(), FINISH, *NO_CONVOLUTIONS)
             folder = (METHODS if whole else FAMILIES) / method
             tested = f"-DCONVX_{'METHOD' if whole else 'FAMILY'}={method}"
             objects = self._objects([driver], ["-O1", tested], f"_{name}")

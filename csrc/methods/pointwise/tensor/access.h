@@ -133,7 +133,9 @@ constexpr int64_t row_tiles_of(Access access, int64_t rows) {
 // What Plan::packing is.
 inline std::string packing_name(Precision precision, const char* order, int64_t lanes) {
   return "fragments of " + std::to_string(lanes) + " lanes, " + order +
-         (precision == kSplit ? ", split" : "");
+         (precision == kSplit             ? ", split"
+          : precision == matrix::kFloat32 ? ", not rounded"
+                                          : "");
 }
 
 }  // namespace convx::pointwise::tensor

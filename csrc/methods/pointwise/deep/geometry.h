@@ -1,0 +1,46 @@
+// How the deep family shares out a product of few pixels, for planner and launcher.
+#pragma once
+#include <cstdint>
+
+#include "methods/matrix/product.h"
+#include "problem/divide.h"
+
+namespace convx::pointwise::deep {
+
+constexpr int kWarps = 8;         // of a block, which share out its channels
+constexpr int kPairFilters = 32;  // of a pair of fragments: a block's
+constexpr int kPitch = 36;  // from a pixel's sums to the next one's: 8 lanes' four lie in different banks
+constexpr int kMostFragments = 4;
+// Pairs of steps whose operands a warp has in registers.
+constexpr int steps_at_once(int64_t fragments) {
+  return fragments < kMostFragments ? 4 : 2;
+}
+
+struct Tiling {
+  int64_t lanes;
+  int64_t fragments;  // of pixels, a block's
+  int64_t ranks;      // blocks of a cluster, which share out the channels
+};
+
+struct Geometry {
+  int64_t step_pairs, pairs;         // of the depth, of the filters
+  int64_t pixels, columns;           // of a block; blocks that share out the pixels
+  int64_t blocks, exchange_at;       // bytes before what other blocks of a cluster write
+  int64_t shared_bytes, warp_pairs;  // step pairs of the warp that has most
+};
+
+inline Geometry geometry_of(const matrix::Product& product, const Tiling& t, int64_t element_bytes) {
+  constexpr int64_t kStepPairBytes = 64;  // of a pixel
+  Geometry g{};
+  g.step_pairs = divide_up(product.depth, kStepPairBytes / element_bytes);
+  g.pairs = divide_up(product.rows, int64_t{kPairFilters});
+  g.pixels = t.fragments * t.lanes / 4;
+  g.columns = divide_up(product.columns, g.pixels);
+  g.blocks = g.columns * g.pairs * t.ranks;
+  g.exchange_at = kWarps * g.pixels * kPitch * 4;
+  g.shared_bytes = g.exchange_at + (t.ranks > 1 ? g.pixels * kPairFilters * 4 : 0);
+  g.warp_pairs = divide_up(g.step_pairs, kWarps * t.ranks);
+  return g;
+}
+
+}  // namespace convx::pointwise::deep
