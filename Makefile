@@ -2,8 +2,8 @@
 # make test      the whole test suite
 # make lint      style and types: ruff, mypy, clang-format
 # make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
-#                (CUDA_TARGETS="9.0 10.0", AMD_TARGETS="gfx942 gfx1100": for these alone; CUDA_ONLY=hntmp/: sources
-#                whose path contains this)
+#                (CUDA_TARGETS="9.0 10.0", AMD_TARGETS="gfx942 gfx1100": for these alone; CUDA_ONLY=hntmp/,
+#                AMD_ONLY=depthwise/: sources whose path contains this)
 # make clean     removes what these made
 #
 # The first of them makes a virtual environment in .venv and builds convx there; later ones only what has changed.
@@ -42,7 +42,7 @@ check-cuda: $(VENV)/environment
 
 check-amd: $(VENV)/environment
 	@echo "== every kernel for AMD's targets"
-	$(IN_VENV) -m build_tools.check_amd $(addprefix --target ,$(AMD_TARGETS))
+	$(IN_VENV) -m build_tools.check_amd $(addprefix --target ,$(AMD_TARGETS)) $(addprefix --only ,$(AMD_ONLY))
 
 clean:
 	rm -rf $(VENV) build convx-report convx/lib convx/_core*.so

@@ -132,7 +132,7 @@ std::optional<Tensor> means_on_gpu(const Tensor& input, bool keeps_planes) {
 py::object mean_link(py::handle input_object, bool keeps_planes) {
   const Tensor& input = THPVariable_Unpack(input_object.ptr());
   const KernelLibrary* const library = library_of_images(input);
-  if (library == nullptr || input.scalar_type() != at::kFloat) return py::none();
+  if (library == nullptr) return py::none();
   return py::cast(std::shared_ptr<Link>(new MeanLink(input, keeps_planes, *library)));
 }
 
@@ -140,7 +140,7 @@ std::optional<Tensor> plane_means(const Tensor& input, bool keeps_planes) {
   if (input.requires_grad() && at::GradMode::is_enabled()) return std::nullopt;
   if (!input.is_cpu()) return means_on_gpu(input, keeps_planes);
   const KernelLibrary* const library = library_of_images(input);
-  if (library == nullptr || input.scalar_type() != at::kFloat) return std::nullopt;
+  if (library == nullptr) return std::nullopt;
   return MeanLink(input, keeps_planes, *library).launched(input);
 }
 

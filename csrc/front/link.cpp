@@ -109,7 +109,8 @@ Tensor Link::dense(const Tensor& tensor) const {
 }
 
 const KernelLibrary* library_of_images(const Tensor& images) {
-  const bool is_plain = images.is_cpu() && images.dim() == 4 && is_usual() && is_usual(images);
+  const bool is_plain = images.is_cpu() && images.dim() == 4 && images.scalar_type() == at::kFloat &&
+                        is_usual() && is_usual(images);
   const bool is_dense = is_plain && images.numel() > 0 &&
                         (images.is_contiguous() || images.is_contiguous(at::MemoryFormat::ChannelsLast));
   return is_dense ? find_library(false) : nullptr;

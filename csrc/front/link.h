@@ -46,7 +46,7 @@ pybind11::object convolution_link(pybind11::handle input, pybind11::handle weigh
 pybind11::object block_link(pybind11::handle input, const pybind11::capsule& problem,
                             const std::string& algorithm, pybind11::handle packed);
 
-// The library where images are usual ones on a CPU and dense in either layout; null otherwise.
+// The library where images are usual ones on a CPU, of float32 and dense in either layout; null otherwise.
 const KernelLibrary* library_of_images(const Tensor& images);
 
 // Each plane's mean, with planes of one pixel or without them.

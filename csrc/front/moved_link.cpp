@@ -118,14 +118,14 @@ bool is_dense(const Tensor& first, const Tensor* second, at::MemoryFormat format
 
 // Whether the second has the first one's pixels.
 bool are_beside(const Tensor& first, const Tensor& second) {
-  return library_of_images(second) != nullptr && second.scalar_type() == at::kFloat &&
-         second.size(0) == first.size(0) && second.sizes().slice(2) == first.sizes().slice(2);
+  return library_of_images(second) != nullptr && second.size(0) == first.size(0) &&
+         second.sizes().slice(2) == first.sizes().slice(2);
 }
 
 std::shared_ptr<MovedLink> made(const Tensor& first, const Tensor* second,
                                 const std::vector<int64_t>& order) {
   const KernelLibrary* const library = library_of_images(first);
-  if (library == nullptr || first.scalar_type() != at::kFloat) return nullptr;
+  if (library == nullptr) return nullptr;
   if (second != nullptr && !are_beside(first, *second)) return nullptr;
   // Of one channel they are dense in both layouts.
   const bool is_nchw = is_dense(first, second, at::MemoryFormat::Contiguous);

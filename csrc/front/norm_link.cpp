@@ -40,7 +40,7 @@ bool is_usual_parameter(const std::optional<Tensor>& tensor, int64_t channels) {
 std::shared_ptr<NormLink> made(const Tensor& input, const std::optional<Tensor>& weight,
                                const std::optional<Tensor>& bias, double eps) {
   const KernelLibrary* const library = library_of_images(input);
-  if (library == nullptr || input.scalar_type() != at::kFloat) return nullptr;
+  if (library == nullptr) return nullptr;
   const bool is_nhwc = input.is_contiguous(at::MemoryFormat::ChannelsLast);
   const bool are_usual = is_usual_parameter(weight, input.size(1)) && is_usual_parameter(bias, input.size(1));
   return is_nhwc && are_usual ? std::make_shared<NormLink>(input, weight, bias, eps, *library) : nullptr;

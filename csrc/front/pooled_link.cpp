@@ -55,7 +55,7 @@ PoolingWindow window_of(int64_t extent, const PoolingAsked& asked, size_t dimens
 
 std::shared_ptr<PooledLink> made(const Tensor& input, const PoolingAsked& asked) {
   const KernelLibrary* const library = library_of_images(input);
-  if (library == nullptr || input.scalar_type() != at::kFloat) return nullptr;
+  if (library == nullptr) return nullptr;
   PoolingProblem problem;
   problem.kind = asked.kind == "max" ? Pooling::max : Pooling::average;
   const bool is_nhwc =

@@ -44,7 +44,7 @@ class Warp {
     for (int i = 0; i < 2 * Fragments * 4; ++i) sum_[i / (Fragments * 4)][i / 4 % Fragments][i % 4] = 0;
   }
 
-  // Of step pairs at, at + step ...; those behind the last are zeros.
+  // Of step pairs at, at + step ..., as long as there are such.
   CONVX_DEVICE void fetch_filters(int at, int step) {
     CONVX_UNROLL
     for (int i = 0; i < kAtOnce; ++i, at += step) {

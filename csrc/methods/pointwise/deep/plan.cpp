@@ -64,9 +64,10 @@ void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::ve
   const Product product = product_of(problem);
   if (!is_one(problem, product, device)) return;
   const matrix::Precision precision = precision_of(problem, device);
+  const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
   std::vector<Plan> some;
   for (int64_t fragments = 1; fragments <= deep::kMostFragments; fragments *= 2) {
-    for (int64_t ranks = 1; ranks <= (device.architecture >= 90 ? 8 : 1); ranks *= 2) {
+    for (int64_t ranks = 1; ranks <= (has_clusters ? 8 : 1); ranks *= 2) {
       const Tiling t{device.lanes, fragments, ranks};
       const Geometry g = geometry_of(product, t, element_size(problem.dtype));
       if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > INT32_MAX) continue;
