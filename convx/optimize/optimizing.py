@@ -90,13 +90,13 @@ def optimize(
     the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last,
     of float32 and 16 bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation,
     of float32 on CPUs by strips of rows that stay in a core's caches, where that is measured to be faster
-    than their layers; so are squeeze-and-excitations alone, with their means and product. On GPUs linear
-    layers of matrices are convolutions of single pixels, and the whole is replayed as a CUDA graph. On CPUs
-    convolutions, blocks, means of planes, linear layers, and concatenations, slices and shuffles of channels
-    that follow one another are one call, in memory that is kept, and the images of a batch go through them
-    one by one where that is faster on the example input. What is no convolution is torch's own, or compiled
-    by inductor where that is measured to be faster (compile). The copy is run on the example input beside the
-    model and checked against float64.
+    than their layers; so are squeeze-and-excitations alone, with their means and product. On GPUs
+    classifiers, linear layers of up to some hundred rows, are convolutions of single pixels, and the whole is
+    replayed as a CUDA graph. On CPUs convolutions, blocks, means of planes, linear layers, and
+    concatenations, slices and shuffles of channels that follow one another are one call, in memory that is
+    kept, and the images of a batch go through them one by one where that is faster on the example input. What
+    is no convolution is torch's own, or compiled by inductor where that is measured to be faster (compile).
+    The copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put

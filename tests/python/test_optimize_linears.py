@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 import convx
+from convx import _planning
+from convx.optimize import linears
 from convx.optimize.layers import FusedConv2d
 from convx.optimize.linears import take_linears
 
@@ -31,10 +33,11 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(self.conv(self.rows(x))).mean((2, 3))
         x = nn.functional.hardswish(self.wide(x))
-        return self.last(self.same(self.same(x)) + x)  # type: ignore[no-any-return]
+        return self.last(input=self.same(self.same(x)) + x)  # type: ignore[no-any-return]
 
 
-def test_results_and_weights_stay() -> None:
+def test_results_and_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linears, "_has_kernel", lambda *_: True)
     model, x = Classifier().eval(), torch.randn(3, 3, 5, 6)
     state = {name: each.clone() for name, each in model.state_dict().items()}
     module = torch.fx.symbolic_trace(model)
@@ -46,6 +49,23 @@ def test_results_and_weights_stay() -> None:
     assert len(made) == 4, "one of them for each call of the layer that is called twice"
     assert [type(each) for each in module.modules()].count(nn.Linear) == 1
     assert all(torch.equal(state[name], each) for name, each in model.state_dict().items())
+
+
+def test_which_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What GPUs have a kernel for that shares out the channels, and no large weights."""
+    known = _planning.core().Device.known_device("h200")
+    monkeypatch.setattr(_planning, "device", lambda where: known)
+
+    def is_taken(rows: int, channels: int, classes: int, dtype: torch.dtype = torch.float32) -> bool:
+        return linears._has_kernel(nn.Linear(channels, classes, dtype=dtype, device="meta"), rows)
+
+    assert is_taken(1, 1280, 1000) and is_taken(64, 1280, 1000, torch.bfloat16) and is_taken(1, 4096, 1000)
+    assert not is_taken(1, 1280, 10), "results in no whole pieces"
+    assert not is_taken(1, 1282, 1000, torch.float16) and not is_taken(0, 1280, 1000)
+    assert not is_taken(1, 25088, 4096) and not is_taken(5000, 1280, 1000)
+    assert not is_taken(1, 1280, 1000, torch.float64)
+    monkeypatch.undo()
+    assert not linears._has_kernel(nn.Linear(64, 64), 1), "on a CPU"
 
 
 @pytest.mark.gpu
