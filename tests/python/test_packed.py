@@ -14,6 +14,16 @@ from typing import Any
 import pytest
 import torch
 from at_once import at_once
+from packed_layers import (
+    CHANNELS,
+    FILTERS,
+    add_in_place,
+    assert_right,
+    expected_of,
+    in_another_order,
+    packed_input,
+    packed_layer,
+)
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -21,8 +31,6 @@ import convx
 from convx import dispatch
 from convx.dispatch import packed
 from convx.dispatch.packed import _MOST, PackedFilters, forget_all
-
-CHANNELS, FILTERS = 24, 40
 
 
 @pytest.mark.parametrize("has_front", [True, False])
@@ -56,32 +64,6 @@ def test_the_state_of_tensors(has_front: bool, monkeypatch: pytest.MonkeyPatch) 
         packed.state_of([uncounted])
 
 
-def _layer(device: str = "cpu") -> convx.nn.Conv2d:
-    torch.manual_seed(0)
-    return convx.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1, algorithm="hntmp", device=device).eval()
-
-
-def _in_another_order() -> convx.nn.Conv2d:
-    """Of a method that reads torch's own order, with a weight that lies in memory as other frameworks' do."""
-    torch.manual_seed(0)
-    layer = convx.nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, algorithm="depthwise").eval()
-    layer.weight = torch.nn.Parameter(torch.randn(3, 3, 1, CHANNELS).permute(3, 2, 0, 1))
-    return layer
-
-
-def _input() -> Tensor:
-    return torch.randn(2, CHANNELS, 9, 11)
-
-
-def _expected(layer: torch.nn.Conv2d, x: Tensor) -> Tensor:
-    return torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=1, groups=layer.groups)
-
-
-def _assert_right(layer: convx.nn.Conv2d, x: Tensor) -> None:
-    with torch.no_grad():
-        torch.testing.assert_close(layer(x), _expected(layer, x), rtol=1e-4, atol=1e-4)
-
-
 def _packed_copies(layer: convx.nn.Conv2d) -> list[Tensor | None]:
     """One for each input size."""
     assert layer._packed is not None
@@ -89,17 +71,12 @@ def _packed_copies(layer: convx.nn.Conv2d) -> list[Tensor | None]:
     return [] if snapshot is None else list(snapshot.packed.values())
 
 
-def _add_in_place(layer: convx.nn.Conv2d) -> None:
-    with torch.no_grad():
-        layer.weight.add_(1)
-
-
 def _load(layer: convx.nn.Conv2d) -> None:
     layer.load_state_dict({name: value + 1 for name, value in layer.state_dict().items()})
 
 
 def _step(layer: convx.nn.Conv2d, **options: bool) -> None:
-    layer(_input()).square().sum().backward()
+    layer(packed_input()).square().sum().backward()
     torch.optim.Adam(layer.parameters(), 0.1, **options).step()
 
 
@@ -122,7 +99,7 @@ def _write_unseen(layer: convx.nn.Conv2d) -> None:
 
 def _write_unseen_in_training(layer: convx.nn.Conv2d) -> None:
     layer.train()
-    _assert_right(layer, _input())
+    assert_right(layer, packed_input())
     layer.weight.data.add_(1)
 
 
@@ -146,7 +123,7 @@ def _swap_data_twice(layer: convx.nn.Conv2d) -> None:
 
 
 CHANGES = (
-    _add_in_place,
+    add_in_place,
     _load,
     _step,
     _fused_step,
@@ -160,16 +137,16 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("made", [_layer, _in_another_order])
+@pytest.mark.parametrize("made", [packed_layer, in_another_order])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_weight_is_packed_anew(
     change: Callable[[convx.nn.Conv2d], None], made: Callable[[], convx.nn.Conv2d]
 ) -> None:
-    layer, x = made(), _input()
-    _assert_right(layer, x)
+    layer, x = made(), packed_input()
+    assert_right(layer, x)
     change(layer)
-    _assert_right(layer, x)
-    _assert_right(layer, x)
+    assert_right(layer, x)
+    assert_right(layer, x)
 
 
 def test_filters_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,14 +155,14 @@ def test_filters_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         convx.operators, "pack_weight", lambda *arguments: calls.append(1) or pack(*arguments)
     )
-    layer, x = _layer(), _input()
+    layer, x = packed_layer(), packed_input()
     for _ in range(3):
-        _assert_right(layer, x)
+        assert_right(layer, x)
     assert len(calls) == 1
-    _assert_right(layer, torch.randn(1, CHANNELS, 20, 20))
+    assert_right(layer, torch.randn(1, CHANNELS, 20, 20))
     assert len(calls) == 2
     forget_all()
-    _assert_right(layer, x)
+    assert_right(layer, x)
     assert len(calls) == 3
 
 
@@ -199,13 +176,13 @@ def _copies(call: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("made", [_layer, _in_another_order])
+@pytest.mark.parametrize("made", [packed_layer, in_another_order])
 def test_a_weight_in_another_order_is_copied_once(
     made: Callable[[], convx.nn.Conv2d], dtype: torch.dtype
 ) -> None:
     """For kernels with an order of their own and for those that read torch's, by each way of a call."""
-    layer, x = made().to(dtype), _input().to(dtype)
-    if made is _layer:
+    layer, x = made().to(dtype), packed_input().to(dtype)
+    if made is packed_layer:
         layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     assert not layer.weight.is_contiguous()
@@ -226,38 +203,19 @@ def test_a_weight_in_another_order_is_copied_once(
     torch.testing.assert_close(with_residual, alone + residual, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.gpu
-def test_a_graph_copies_no_weight() -> None:
-    """A first convolution in channels_last."""
-    layer = convx.nn.Conv2d(3, 32, 3, 2, 1, algorithm="hntmp").eval()
-    layer, x = layer.to("cuda", torch.bfloat16), torch.randn(1, 3, 32, 32).to("cuda", torch.bfloat16)
-    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
-    x = x.contiguous(memory_format=torch.channels_last)
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), convx.constant_filters():
-        expected = layer(x)
-        with torch.cuda.graph(graph):
-            y = layer(x)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-        graph.replay()
-        torch.cuda.synchronize()
-    assert torch.equal(y, expected)
-    assert not [each.name for each in seen.events() if "copy" in each.name]
-
-
 def test_writes_that_no_version_counts_need_forget() -> None:
-    layer, x = _layer(), _input()
-    _assert_right(layer, x)
+    layer, x = packed_layer(), packed_input()
+    assert_right(layer, x)
     layer.weight.data.add_(1)
     assert layer._packed is not None
     layer._packed.forget()
-    _assert_right(layer, x)
+    assert_right(layer, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_another_dtype(dtype: torch.dtype) -> None:
-    layer, x = _layer(), _input()
-    _assert_right(layer, x)
+    layer, x = packed_layer(), packed_input()
+    assert_right(layer, x)
     layer.to(dtype)
     with torch.no_grad():
         exact = torch.nn.functional.conv2d(
@@ -268,18 +226,18 @@ def test_another_dtype(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
 def test_copies_pack_for_themselves(how: Callable[[convx.nn.Conv2d], convx.nn.Conv2d]) -> None:
-    layer, x = _layer(), _input()
-    _assert_right(layer, x)
+    layer, x = packed_layer(), packed_input()
+    assert_right(layer, x)
     other = how(layer)
     assert not _packed_copies(other) and len(_packed_copies(layer)) == 1
-    _add_in_place(other)
-    _assert_right(other, x)
-    _assert_right(layer, x)
+    add_in_place(other)
+    assert_right(other, x)
+    assert_right(layer, x)
 
 
 def test_packed_filters_are_no_state() -> None:
-    layer, x = _layer(), _input()
-    _assert_right(layer, x)
+    layer, x = packed_layer(), packed_input()
+    assert_right(layer, x)
     assert set(layer.state_dict()) == {"weight", "bias"}
     buffer = io.BytesIO()
     torch.save(layer.state_dict(), buffer)
@@ -287,24 +245,24 @@ def test_packed_filters_are_no_state() -> None:
 
 
 def test_many_sizes_do_not_pile_up() -> None:
-    layer = _layer()
+    layer = packed_layer()
     for size in range(4, 6 + _MOST):
-        _assert_right(layer, torch.randn(1, CHANNELS, 4, size))
+        assert_right(layer, torch.randn(1, CHANNELS, 4, size))
         assert 0 < len(_packed_copies(layer)) <= _MOST
 
 
 def test_input_sizes_share_a_copy_of_the_same_bytes() -> None:
-    layer = _layer()
+    layer = packed_layer()
     for size in (5, 6, 9, 17):
-        _assert_right(layer, torch.randn(1, CHANNELS, size, size))
+        assert_right(layer, torch.randn(1, CHANNELS, size, size))
     copies = _packed_copies(layer)
     assert len(copies) == 4 and None not in copies
     assert len({each.data_ptr() for each in copies if each is not None}) == 1
 
 
 def test_a_weight_that_goes_elsewhere_leaves_nothing_behind() -> None:
-    layer = _layer()
-    _assert_right(layer, _input())
+    layer = packed_layer()
+    assert_right(layer, packed_input())
     weight, copy_of_it = weakref.ref(layer.weight), weakref.ref(_packed_copies(layer)[0])
     layer.to("meta")
     assert weight() is None and copy_of_it() is None
@@ -314,32 +272,32 @@ def test_a_weight_that_goes_elsewhere_leaves_nothing_behind() -> None:
 def test_weights_that_hold_nothing(mode: Callable[[], Any]) -> None:
     device = "meta" if mode is nullcontext else "cpu"
     with mode(), torch.no_grad():
-        layer = _layer(device)
+        layer = packed_layer(device)
         for size in (5, 6):
             shape = layer(torch.empty(1, CHANNELS, size, size, device=device)).shape
             assert shape == (1, FILTERS, size, size)
 
 
 def test_nothing_is_kept_in_training() -> None:
-    layer = _layer().train()
-    _assert_right(layer, _input())
+    layer = packed_layer().train()
+    assert_right(layer, packed_input())
     assert not _packed_copies(layer)
 
 
 def test_a_weight_that_processes_share_is_packed_at_each_call() -> None:
     """The others' writes are counted there."""
-    layer, x = _layer(), _input()
-    _assert_right(layer, x)
+    layer, x = packed_layer(), packed_input()
+    assert_right(layer, x)
     layer.share_memory()
-    _assert_right(layer, x)
+    assert_right(layer, x)
     layer.weight.data.add_(1)
-    _assert_right(layer, x)
+    assert_right(layer, x)
 
 
 def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread packs while another changes the weight: what it keeps then is nobody's."""
     pack, packs, written = convx.operators.pack_weight, threading.Event(), threading.Event()
-    layer, x = _layer(), _input()
+    layer, x = packed_layer(), packed_input()
 
     def slow(*arguments: Any) -> Tensor:
         packed: Tensor = pack(*arguments)
@@ -356,25 +314,25 @@ def test_threads_share_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     other.start()
     assert packs.wait(60)
     monkeypatch.setattr(convx.operators, "pack_weight", pack)
-    _add_in_place(layer)
-    _assert_right(layer, x)
+    add_in_place(layer)
+    assert_right(layer, x)
     written.set()
     other.join()
-    _assert_right(layer, x)
+    assert_right(layer, x)
 
 
 def test_threads_of_many_sizes() -> None:
-    layer = _layer()
+    layer = packed_layer()
 
     def call(index: int) -> None:
         for size in range(20 * index, 20 * index + 40):
-            _assert_right(layer, torch.randn(1, CHANNELS, 3, 3 + size % 90))
+            assert_right(layer, torch.randn(1, CHANNELS, 3, 3 + size % 90))
 
     at_once(4, call)
 
 
 def test_training_with_a_method_that_has_no_weight_gradient() -> None:
-    layer, x = _layer(), _input().requires_grad_()
+    layer, x = packed_layer(), packed_input().requires_grad_()
     layer(x).square().sum().backward()
     ours = x.grad, layer.weight.grad
     native, y = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), x.detach().clone().requires_grad_()
@@ -384,7 +342,7 @@ def test_training_with_a_method_that_has_no_weight_gradient() -> None:
 
 
 def test_inference_mode_and_gradients_agree() -> None:
-    layer, x = _layer(), _input()
+    layer, x = packed_layer(), packed_input()
     with torch.inference_mode():
         inference = layer(x)
     torch.testing.assert_close(layer(x), inference, rtol=1e-5, atol=1e-5)
@@ -395,16 +353,16 @@ def test_a_layer_made_in_inference_mode(replaced: bool) -> None:
     """Its weight has no version that would tell when it changes."""
     weight = torch.randn(FILTERS, CHANNELS, 3, 3)
     with torch.inference_mode():
-        layer = _layer()
+        layer = packed_layer()
         if replaced:
             layer.weight.data = weight
-        _assert_right(layer, _input())
+        assert_right(layer, packed_input())
         layer.weight.add_(1)
-        _assert_right(layer, _input())
+        assert_right(layer, packed_input())
 
 
 def test_reverting_leaves_nothing_behind() -> None:
-    layer, x = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), _input()
+    layer, x = torch.nn.Conv2d(CHANNELS, FILTERS, 3, padding=1), packed_input()
     attributes = set(vars(layer))
     convx.convert_(layer, algorithm="hntmp")
     with torch.no_grad():
@@ -414,7 +372,7 @@ def test_reverting_leaves_nothing_behind() -> None:
 
 
 def test_packed_bytes_of_another_size_are_refused() -> None:
-    x, w = _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    x, w = packed_input(), torch.randn(FILTERS, CHANNELS, 3, 3)
     rest = ((1, 1), (1, 1, 1, 1), (1, 1), 1, "none", "hntmp", 0)
     packed = torch.ops.convx.pack_weight(x, w, None, *rest)
     assert packed.dtype == torch.uint8 and packed.numel() >= w.nbytes
@@ -445,78 +403,6 @@ def test_packed_bytes_in_torchs_order() -> None:
     assert torch.ops.convx.pack_weight(x, w, None, *geometry, "none", "native", 0).shape == (0,)
 
 
-@pytest.mark.gpu
-def test_replays_see_what_the_weight_holds_then() -> None:
-    layer, x = _layer().cuda(), _input().cuda()
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad():
-        layer(x)
-        with torch.cuda.graph(graph):
-            y = layer(x)
-        _add_in_place(layer)
-        graph.replay()
-        torch.testing.assert_close(y, _expected(layer, x), rtol=1e-3, atol=1e-3)
-
-
-class _Graph:
-    """A CUDA graph's capture as PackedFilters sees it, without one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("convx.dispatch.packed._in_graph", lambda weight: self.captures)
-        self.captures = False
-
-
-def _arguments(layer: convx.nn.Conv2d, x: torch.Tensor) -> tuple[object, ...]:
-    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), 1)
-    return x, layer.weight, layer.bias, *geometry, "none", "hntmp", False
-
-
-@torch.no_grad()
-def test_a_graph_packs_unless_filters_are_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
-    arguments = _arguments(layer, x)
-    kept = layer._packed.of(*arguments)
-    assert kept is not None
-    graph.captures = True
-    assert layer._packed.of(*arguments) is None
-    with convx.constant_filters():
-        assert layer._packed.of(*arguments) is kept
-        with convx.constant_filters():
-            pass
-        assert layer._packed.of(*arguments) is kept, "the inner context ended the outer one's promise"
-    assert layer._packed.of(*arguments) is None
-
-
-@torch.no_grad()
-def test_what_a_graph_reads_outlives_the_weights_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
-    kept = weakref.ref(layer._packed.of(*_arguments(layer, x)))
-    graph.captures = True
-    with convx.constant_filters():
-        for _ in range(2):
-            assert layer._packed.of(*_arguments(layer, x)) is kept()
-    graph.captures = False
-    _add_in_place(layer)
-    assert layer._packed.of(*_arguments(layer, x)) is not kept()
-    layer._packed.forget()
-    assert kept() is not None
-    layer._packed = PackedFilters()
-    assert kept() is None, "nobody reads it any more"
-
-
-@torch.no_grad()
-def test_a_first_call_in_a_graph_packs_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, layer, x = _Graph(monkeypatch), _layer(), _input()
-    graph.captures = True
-    with convx.constant_filters():
-        assert layer._packed.of(*_arguments(layer, x)) is None
-        graph.captures = False
-        layer._packed.of(*_arguments(layer, x))
-        _add_in_place(layer)
-        graph.captures = True
-        assert layer._packed.of(*_arguments(layer, x)) is None, "packed from another version of the weight"
-
-
 def test_packing_counts_where_nobody_keeps_the_filters() -> None:
     x = torch.empty(1, 64, 56, 56, device="meta")
     layer = torch.nn.Conv2d(64, 64, 3, padding=1, bias=False, device="meta").eval()
@@ -537,53 +423,8 @@ def test_packing_counts_where_nobody_keeps_the_filters() -> None:
     assert all(a == b for a, b in rows), "a gradient always packs"
 
 
-@pytest.mark.gpu
-def test_a_graph_with_constant_filters() -> None:
-    layer, x = _layer().cuda(), _input().cuda()
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), convx.constant_filters():
-        expected = layer(x)
-        with torch.cuda.graph(graph):
-            y = layer(x)
-        _add_in_place(layer)
-        layer(x)
-        layer._packed.forget()
-        # Memory that was given back would be taken by these.
-        others = [torch.full((1 << size,), 7, dtype=torch.uint8, device="cuda") for size in range(8, 20)]
-        graph.replay()
-        torch.testing.assert_close(y, expected, rtol=0, atol=0)
-        del others
-
-
-@pytest.mark.gpu
-def test_filters_packed_a_moment_ago_amid_overlapping_launches() -> None:
-    """Kernels fetch packed filters while the kernel before them runs: never before they are packed."""
-    torch.manual_seed(0)
-    layers = [
-        convx.nn.Conv2d(64, 64, 1, algorithm="pointwise/tensor", device="cuda", dtype=torch.float16).eval()
-        for _ in range(3)
-    ]
-    x = torch.randn(1, 64, 28, 28, device="cuda", dtype=torch.float16)
-    weights = [torch.randn(64, 64, 1, 1, device="cuda", dtype=torch.float16) / 8 for _ in range(3 * 50)]
-    results = []
-    with torch.no_grad():
-        for turn in range(50):
-            for layer, weight in zip(layers, weights[3 * turn : 3 * turn + 3], strict=True):
-                layer.weight.copy_(weight)
-            y = x
-            for layer in layers:  # the first call of each packs, the second does not
-                y = layer(layer(y))
-            results.append(y)
-        for turn, result in enumerate(results):
-            y = x
-            for layer, weight in zip(layers, weights[3 * turn : 3 * turn + 3], strict=True):
-                for _ in range(2):
-                    y = torch.nn.functional.conv2d(y, weight, layer.bias)
-            torch.testing.assert_close(result, y, rtol=0.05, atol=0.05 * y.abs().max().item())
-
-
 def test_one_object_serves_the_functional_form() -> None:
-    packed, x, w = PackedFilters(), _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    packed, x, w = PackedFilters(), packed_input(), torch.randn(FILTERS, CHANNELS, 3, 3)
     for _ in range(2):
         y = convx.functional.conv2d(x, w, padding=1, algorithm="hntmp", packed=packed)
         torch.testing.assert_close(y, torch.nn.functional.conv2d(x, w, padding=1), rtol=1e-4, atol=1e-4)
@@ -599,7 +440,7 @@ def test_what_is_kept_is_asked_for_where_a_kernel_reads_it(monkeypatch: pytest.M
         return kept(self, *arguments)
 
     monkeypatch.setattr(PackedFilters, "of", of)
-    packed, x, w = PackedFilters(), _input(), torch.randn(FILTERS, CHANNELS, 3, 3)
+    packed, x, w = PackedFilters(), packed_input(), torch.randn(FILTERS, CHANNELS, 3, 3)
     expected = torch.nn.functional.conv2d(x, w, padding=1)
     for algorithm, needs_grad, times in (("native", False, 0), ("hntmp", True, 0), ("hntmp", False, 3)):
         w.requires_grad_(needs_grad)
@@ -634,7 +475,7 @@ def test_rows_have_filters_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("after", [False, True])
 def test_calls_with_a_residual_keep_their_filters(after: bool) -> None:
-    layer, x = _layer(), _input()
+    layer, x = packed_layer(), packed_input()
     packed, residual = PackedFilters(), torch.randn(2, FILTERS, 9, 11)
 
     def call(**options: Any) -> Tensor:
@@ -652,8 +493,8 @@ def test_calls_with_a_residual_keep_their_filters(after: bool) -> None:
         assert torch.equal(call(packed=packed), call())
         assert packed._snapshot is not None and len(packed._snapshot.packed) == 1
         assert next(iter(packed._snapshot.packed.values())) is not None
-        _add_in_place(layer)
-    sums = _expected(layer, x)
+        add_in_place(layer)
+    sums = expected_of(layer, x)
     expected = sums.relu() + residual if after else (sums + residual).relu()
     torch.testing.assert_close(call(packed=packed), expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(convx.InvalidArgument, match="residual must have the shape"):
