@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import subprocess
@@ -14,7 +13,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from compiled import agrees, all_by_convx, fresh, gradients_agree, graphs, take_all, without_inductor
+from compiled import (
+    Graphs,
+    agrees,
+    all_by_convx,
+    compiled,
+    fresh,
+    gradients_agree,
+    graphs,
+    in_parts,
+    take_all,
+    without_inductor,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import enliven, torchvision_network
@@ -26,18 +36,12 @@ from unfused import UNFUSED
 
 import convx
 from convx import _planning
-from convx.compile import backend, kept, planning
+from convx.compile import backend, planning
 from convx.tune import records
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
 
 ROOT = Path(__file__).resolve().parents[2]
-Graphs = Callable[[], list[list[tuple[str, ...]]]]
-in_parts = pytest.mark.usefixtures("without_inductor", "all_by_convx")
-
-
-def compiled(model: nn.Module, **options: Any) -> Any:
-    return torch.compile(model, backend="convx", **options)
 
 
 def skip_before(model: Any, x: Tensor) -> Tensor:
@@ -218,160 +222,6 @@ def test_autocast_that_ends_before_the_activation(graphs: Graphs) -> None:
         reached, own = torch.compile(run, backend="convx")(x), run(x)
     assert reached.dtype == own.dtype and distance(reached, own) < 0.01
     assert graphs() == [[("batch norm",)]]
-
-
-def scaled(model: nn.Sequential) -> None:
-    model[0].weight.mul_(2)
-
-
-def moved(model: nn.Sequential) -> None:
-    model[1].running_mean.add_(1)  # type: ignore[union-attr,operator]
-
-
-def loaded(model: nn.Sequential) -> None:
-    model.load_state_dict(block(bias=True).state_dict())
-
-
-def assigned(model: nn.Sequential) -> None:
-    model.load_state_dict(block(bias=True).state_dict(), assign=True)
-
-
-def of_other_data(model: nn.Sequential) -> None:
-    model[0].weight.data = torch.randn_like(model[0].weight)  # type: ignore[arg-type]
-
-
-def another_parameter(model: nn.Sequential) -> None:
-    model[1].bias = nn.Parameter(torch.randn(12))
-
-
-def stepped(model: nn.Sequential) -> None:
-    for each in model.parameters():
-        each.grad = torch.ones_like(each)
-    torch.optim.Adam(model.parameters(), lr=0.1, fused=True).step()
-
-
-def shared(model: nn.Sequential) -> None:
-    model.share_memory()
-    model[0].weight.numpy(force=True)[:] = 0.5  # another process, which nobody here is told of
-
-
-@in_parts
-@pytest.mark.parametrize(
-    "change",
-    [scaled, moved, loaded, assigned, of_other_data, another_parameter, stepped, shared],
-    ids=lambda change: change.__name__,
-)
-def test_weights_that_change_are_folded_anew(change: Callable[[nn.Module], None]) -> None:
-    model, x = block(bias=True).eval(), image()
-    call = compiled(model)
-    with torch.no_grad():
-        agrees(call, model, x)
-        before = call(x)
-        for _ in range(2):
-            change(model)
-            agrees(call, model, x)
-        assert distance(call(x), before) > 0.01
-
-
-@in_parts
-def test_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 0
-    fold = kept.folded
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal count
-        count += 1
-        return fold(*arguments)
-
-    monkeypatch.setattr(kept, "folded", counted)
-    model, x = block().eval(), image()
-    call = compiled(model)
-    with torch.no_grad():
-        for _ in range(3):
-            call(x)
-    assert count == 1
-    with torch.inference_mode():
-        agrees(call, model, x)
-        made_within = copy.deepcopy(model)
-        other = compiled(made_within)
-        agrees(other, made_within, x)
-        made_within[0].weight.mul_(2)
-        agrees(other, made_within, x)
-
-
-def pointwise_between(model: Any, x: Tensor) -> Tensor:
-    y = F.relu(model.one(x))  # with a norm
-    return model.two(y) + F.silu(model.three(x))  # a residual, none
-
-
-@in_parts
-def test_filters_are_packed_where_sizes_stay(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    """And anew when the weight changes."""
-    monkeypatch.setattr(planning, "PACKED_ON", ("cpu", "cuda"))
-    made: list[Any] = []
-
-    def noted(makings: Any, examples: Any) -> kept.KeptWeights:
-        made.append(makings)
-        return kept.KeptWeights(makings, examples)
-
-    monkeypatch.setattr(backend, "KeptWeights", noted)
-    one = nn.Sequential(nn.Conv2d(12, 32, 1), nn.BatchNorm2d(32))
-    model = Model(pointwise_between, one=one, two=nn.Conv2d(32, 16, 1), three=nn.Conv2d(12, 16, 3, padding=1))
-    model.eval().to(device)
-    call, dynamic = compiled(model), compiled(model, dynamic=True)
-    with torch.no_grad():
-        for _ in range(3):
-            agrees(call, model, image(device))
-            agrees(dynamic, model, image(device))
-            for each in model.parameters():
-                each.mul_(1.5)
-    packed = [sum(isinstance(each, kept.Packing) for each in makings) for makings in made]
-    assert packed[0] == 3 and not any(packed[1:])
-    gradients_agree(call, model, image(device))
-
-
-@in_parts
-@pytest.mark.parametrize("promised", [False, True])
-def test_captures_use_what_is_kept_where_filters_are_constant(
-    promised: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And where it is up to date. The capture is a pretended one, so that what is made in it is there."""
-    made: list[bool] = []
-    captures = [False]
-    make = kept.KeptWeights._make
-
-    def counted(self: kept.KeptWeights, args: Any) -> None:
-        made.append(captures[0])
-        make(self, args)
-
-    monkeypatch.setattr(kept.KeptWeights, "_make", counted)
-    monkeypatch.setattr(kept.KeptWeights, "_is_captured", lambda self: captures[0])
-    model = block().eval()
-    call = compiled(model)
-    with torch.no_grad(), convx.constant_filters() if promised else contextlib.nullcontext():
-        for captures[0] in (False, True, True):
-            agrees(call, model, image())
-        assert made == ([False] if promised else [False, True, True])
-        made.clear()
-        model[0].weight.mul_(2)
-        for captures[0] in (True, False, True):  # nothing that could be used, then what a call has left
-            agrees(call, model, image())
-        assert made == ([True, False] if promised else [True, False, True])
-
-
-@in_parts
-def test_training_and_inference_in_turns() -> None:
-    model, x = nn.Sequential(block(), block()), image()
-    call = compiled(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
-        model.train()
-        call(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        model.eval()
-        with torch.no_grad():
-            agrees(call, model, x)
 
 
 def broken(model: Any, x: Tensor) -> Tensor:
@@ -582,141 +432,3 @@ def test_networks(name: str, trained: bool, layout: str, graphs: Graphs) -> None
     (found,) = graphs()
     norms = sum(isinstance(each, nn.BatchNorm2d) for each in model.modules())
     assert len(found) == convolutions and sum("batch norm" in each for each in found) == norms * (not trained)
-
-
-@pytest.mark.slow
-def test_inductor(graphs: Graphs) -> None:
-    """As it comes: what the planner wants, and inductor's code around it."""
-    network: Any = torchvision_network("mobilenet_v2")
-    model, x = network.features[:3], torch.randn(1, 3, 112, 112)
-    enliven(model, x)
-    call = compiled(model, fullgraph=True)
-    with torch.no_grad():
-        agrees(call, model, x)
-        model[0][0].weight.mul_(2)
-        agrees(call, model, x)
-    gradients_agree(call, model.train(), x, times=8)  # inductor's norms round more often than torch's
-    inference, training = graphs()
-    assert all("batch norm" in each for each in inference) and ("batch norm", "relu6") in inference
-    assert len(training) == len(inference)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("all_by_convx")
-def test_inductor_with_everything_by_convx() -> None:
-    model, x = nn.Sequential(block(), block(groups=12, activation="silu")), image()
-    call = compiled(model, dynamic=True)
-    gradients_agree(call, model, x, times=8)
-    model.eval()
-    with torch.no_grad():
-        for batch in (1, 4):
-            agrees(call, model, image(batch=batch))
-
-
-@pytest.mark.parametrize(
-    "asked, given",
-    [
-        ({"mode": "default"}, {}),
-        ({"mode": "reduce-overhead"}, {"triton.cudagraphs": True}),
-        (
-            {"options": {"max_autotune": True, "layout-optimization": True}},
-            {"max_autotune": True, "layout_optimization": True},
-        ),
-    ],
-)
-def test_inductor_is_given_what_was_asked_for(
-    asked: Any, given: Any, monkeypatch: pytest.MonkeyPatch, graphs: Graphs
-) -> None:
-    seen: list[Any] = []
-
-    def compiler(module: Any, examples: Any, config_patches: Any) -> Any:
-        seen.append(config_patches)
-        return module
-
-    take_all(monkeypatch)
-    monkeypatch.setattr(backend, "compile_fx", compiler)
-    with torch.no_grad():
-        compiled(block().eval(), **asked)(image())
-        compiled(block().eval(), **asked)(image(layout="channels_last"))
-    # Beside convx's operators, torch's convolutions keep the layout that they are given.
-    assert seen == [{"layout_optimization": False, **given}, given]
-
-
-@pytest.mark.parametrize(
-    "asked, message",
-    [
-        ({"mode": "fastest"}, "Unrecognized mode"),
-        ({"options": {"speed": 9}}, "Unexpected optimization option"),
-    ],
-)
-def test_what_inductor_does_not_know_is_refused(asked: Any, message: str) -> None:
-    with pytest.raises(RuntimeError, match=message):
-        compiled(block(), **asked)(image())
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune-no-cudagraphs"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_modes_gpu(dtype: torch.dtype, layout: str, mode: str, all_by_convx: None) -> None:
-    """CUDA graphs read what is folded where it is: replays see weights that have changed."""
-    model = nn.Sequential(block(), block(groups=12, activation="silu")).eval().to("cuda", dtype)
-    call = compiled(model, mode=mode)
-    with torch.no_grad():
-        for step in range(6):
-            if step == 4:
-                model[0][0].weight.mul_(2)  # type: ignore[index,union-attr,operator]
-            x = image("cuda", dtype, layout)
-            agrees(lambda x: call(x).clone(), model, x)
-
-
-@pytest.mark.gpu
-def test_training_gpu(all_by_convx: None) -> None:
-    model = nn.Sequential(block(), block(groups=12, activation="silu")).cuda()
-    for mode in ("default", "reduce-overhead"):
-        call = compiled(model, mode=mode)
-        for _ in range(4):
-            torch.compiler.cudagraph_mark_step_begin()
-            gradients_agree(call, model, image("cuda"), times=8)
-
-
-def _in_a_graph(call: Any, x: Tensor) -> tuple[Any, Tensor]:
-    """Captured as torch says, after a call on another stream."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        call(x)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        return graph, call(x)
-
-
-@pytest.mark.gpu
-@in_parts
-def test_a_cuda_graph_of_a_compiled_call_folds_in_the_graph() -> None:
-    model, x = block().eval().cuda(), image("cuda")
-    call = compiled(model)
-    with torch.no_grad():
-        graph, output = _in_a_graph(call, x)
-        for _ in range(2):
-            model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
-            graph.replay()
-            agrees(lambda _: output, model, x)
-            agrees(call, model, x)
-
-
-@pytest.mark.gpu
-@in_parts
-def test_a_cuda_graph_within_constant_filters_reads_what_is_kept() -> None:
-    model, x = block().eval().cuda(), image("cuda")
-    call = compiled(model)
-    with torch.no_grad(), convx.constant_filters():
-        graph, output = _in_a_graph(call, x)
-        graph.replay()
-        agrees(lambda _: output, model, x)
-        before = output.clone()
-        model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
-        graph.replay()
-        assert torch.equal(output, before)
-        agrees(call, model, x)

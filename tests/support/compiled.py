@@ -16,6 +16,13 @@ from torch._dynamo.backends.registry import lookup_backend
 
 from convx.compile import backend, planning
 
+Graphs = Callable[[], list[list[tuple[str, ...]]]]
+in_parts = pytest.mark.usefixtures("without_inductor", "all_by_convx")
+
+
+def compiled(model: nn.Module, **options: Any) -> Any:
+    return torch.compile(model, backend="convx", **options)
+
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
