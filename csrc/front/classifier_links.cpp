@@ -9,6 +9,7 @@
 
 #include "front/calls.h"
 #include "front/link.h"
+#include "methods/plane_means/plane_means.h"
 
 namespace py = pybind11;
 
@@ -111,6 +112,10 @@ std::optional<Tensor> means_on_gpu(const Tensor& input, bool keeps_planes) {
   if (library == nullptr || !dtype || !is_plain) return std::nullopt;
   const bool is_nchw = input.is_contiguous();
   if (!is_nchw && !input.is_contiguous(at::MemoryFormat::ChannelsLast)) return std::nullopt;
+  MeansProblem problem{*dtype, is_nchw ? Layout::nchw : Layout::nhwc};
+  problem.batch = input.size(0), problem.channels = input.size(1);
+  problem.pixels = input.size(2) * input.size(3);
+  if (!plane_means::takes(problem)) return std::nullopt;
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::DeviceGuard guard(input.device());
   const auto format = is_nchw ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
@@ -118,13 +123,10 @@ std::optional<Tensor> means_on_gpu(const Tensor& input, bool keeps_planes) {
   c10::DimVector sizes = {input.size(0), input.size(1)};
   if (keeps_planes) sizes.append({1, 1});
   Tensor result = at::empty(sizes, input.options(), keeps_planes ? format : at::MemoryFormat::Contiguous);
-  MeansProblem problem{*dtype, is_nchw ? Layout::nchw : Layout::nhwc};
-  problem.batch = input.size(0), problem.channels = input.size(1);
-  problem.pixels = input.size(2) * input.size(3);
   Pointers pointers;
   pointers.input = images.const_data_ptr(), pointers.result = result.mutable_data_ptr();
-  const bool is_done = library->launch_means(problem, pointers, input.device().index());
-  return is_done ? std::optional<Tensor>(std::move(result)) : std::nullopt;
+  library->launch_means(problem, pointers, input.device().index());
+  return result;
 }
 
 }  // namespace

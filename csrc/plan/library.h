@@ -21,8 +21,8 @@ struct KernelLibrary {
   // Of CPUs; null of GPUs. pointers: input, result.
   void (*launch_pooling)(const PoolingProblem&, const Pointers&);
   void (*launch_norm)(const NormProblem&, const Pointers&);
-  // Of GPUs; null of CPUs. false where there is no kernel for that: nothing was done.
-  bool (*launch_means)(const MeansProblem&, const Pointers&, int device_index);
+  // Of GPUs; null of CPUs. A problem that plane_means::takes.
+  void (*launch_means)(const MeansProblem&, const Pointers&, int device_index);
   // Writes the filters in plan.packing's order, on the same stream.
   void (*pack_weight)(const Plan&, const ConvProblem&, const void* weight, void* packed, int device_index);
   // Does the problem's epilogue in place, on dense sums of its layout, on the same stream. false where the

@@ -32,6 +32,7 @@ struct DeviceTraits {
   static constexpr int64_t kSharedReserve = 1024;  // bytes that CUDA takes for each resident block
   // Cycles in a microsecond of kernels that keep all of the device busy: an H200 holds 1700 MHz.
   double busy_cycles_per_us() const { return clock_MHz * (1700.0 / 1980); }
+  bool has_clusters() const { return backend == Backend::cuda && architecture >= 90; }
   bool has_bulk_copy() const { return backend == Backend::cuda && architecture >= 90; }
   bool overlaps_kernels() const { return has_bulk_copy(); }  // programmatic stream serialization
 };

@@ -72,7 +72,7 @@ def test_which_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fused_is_the_fastest")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_classifiers_on_a_gpu(dtype: torch.dtype) -> None:
-    """Where means are the kernel's too: other batches, a wrong size, weights that are written to."""
+    """Where means are the kernel's too: other batches, a wrong size."""
     model: Any = Classifier().eval().cuda().to(dtype)
     x = torch.randn(4, 3, 32, 6, device="cuda", dtype=dtype)
     optimized = convx.optimize(model, x)

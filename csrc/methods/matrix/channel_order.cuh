@@ -19,7 +19,8 @@ struct ChannelOrder {
   }
 };
 
-// A lane's sums of a pixel, of a pair of fragments of 16 filters in that order: kNear neighbours.
+// A lane's sums of a pixel, of each pair of fragments of 16 filters in that order kNear neighbours. The i-th
+// is in a fragment, and has an index there.
 template <int Lanes>
 struct NearFilters {
   static constexpr int kPlaces = Lanes == 32 ? 2 : 1, kNear = 8 / kPlaces;

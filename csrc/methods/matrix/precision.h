@@ -19,6 +19,13 @@ constexpr int step_depth(Precision precision) {
   return 32 / element_bytes(precision);
 }
 
+// Of a problem's products, float64 apart. CDNA's units take float32 as it is.
+inline Precision precision_of(const ConvProblem& problem, const DeviceTraits& device) {
+  if (problem.dtype == DType::bfloat16) return kBfloat16;
+  if (problem.dtype == DType::float16) return kFloat16;
+  return problem.allow_tf32 || device.backend == Backend::hip ? kTf32 : kSplit;
+}
+
 // NVIDIA's since sm_80, AMD's CDNA 2 and 3.
 inline bool has_units(const DeviceTraits& device) {
   if (device.backend == Backend::cuda) return device.architecture >= 80;

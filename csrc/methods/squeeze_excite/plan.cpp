@@ -61,7 +61,6 @@ bool is_shared_out(const ExciteProblem& p, const Tiling& t) {
 std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device) {
   if (device.backend == Backend::cpu) return {cpu_plan(p, device)};
   std::vector<Plan> plans;
-  const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
   const auto append = [&](Tiling t) {
     const auto fits = [&] { return geometry_of(p, t).shared_bytes <= device.shared_bytes_per_block; };
     if (!fits()) t.stages_matrices = false;
@@ -76,7 +75,7 @@ std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device)
     plan.predicted_us = predicted_us(p, device, t);
     plans.push_back(std::move(plan));
   };
-  for (int64_t ranks = 1; ranks <= (has_clusters ? kMostRanks : 1); ranks *= 2) {
+  for (int64_t ranks = 1; ranks <= (device.has_clusters() ? kMostRanks : 1); ranks *= 2) {
     for (const bool pixels : {false, true}) {
       if (pixels && (ranks == 1 || p.layout != Layout::nhwc)) continue;
       for (const bool image : {true, false}) append({device.lanes, ranks, pixels, image, true});

@@ -25,13 +25,6 @@ bool is_one(const ConvProblem& p, const Product& product, const DeviceTraits& de
          product.columns <= kMostPixels;
 }
 
-matrix::Precision precision_of(const ConvProblem& p, const DeviceTraits& device) {
-  if (p.dtype == DType::bfloat16) return matrix::kBfloat16;
-  if (p.dtype == DType::float16) return matrix::kFloat16;
-  // CDNA's matrix units take float32 as it is.
-  return p.allow_tf32 || device.backend == Backend::hip ? matrix::kTf32 : matrix::kSplit;
-}
-
 // Of a multiprocessor, by the registers of its kernel.
 int64_t resident_blocks(const Tiling& t, int64_t element_bytes) {
   if (t.fragments > 1) return 1;
@@ -63,11 +56,10 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
 void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const Product product = product_of(problem);
   if (!is_one(problem, product, device)) return;
-  const matrix::Precision precision = precision_of(problem, device);
-  const bool has_clusters = device.backend == Backend::cuda && device.architecture >= 90;
+  const matrix::Precision precision = matrix::precision_of(problem, device);
   std::vector<Plan> some;
   for (int64_t fragments = 1; fragments <= deep::kMostFragments; fragments *= 2) {
-    for (int64_t ranks = 1; ranks <= (has_clusters ? 8 : 1); ranks *= 2) {
+    for (int64_t ranks = 1; ranks <= (device.has_clusters() ? 8 : 1); ranks *= 2) {
       const Tiling t{device.lanes, fragments, ranks};
       const Geometry g = geometry_of(product, t, element_size(problem.dtype));
       if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > INT32_MAX) continue;

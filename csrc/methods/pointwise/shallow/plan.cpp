@@ -63,7 +63,7 @@ void append_shallow(const ConvProblem& problem, const DeviceTraits& device, std:
   const Product product = product_of(problem);
   if (!is_one(problem, product, device)) return;
   std::vector<Plan> some;
-  const tensor::Precision precision = problem.dtype == DType::bfloat16 ? tensor::kBfloat16 : tensor::kFloat16;
+  const matrix::Precision precision = matrix::precision_of(problem, device);
   const int64_t pairs = divide_up(product.rows, shallow::kPairFilters);
   int64_t before = 0;
   for (int64_t splits = 1; splits <= pairs; ++splits) {

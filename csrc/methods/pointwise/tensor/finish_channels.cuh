@@ -2,6 +2,7 @@
 // pixel.
 #pragma once
 #include "methods/epilogue.cuh"
+#include "methods/matrix/channel_order.cuh"
 #include "methods/pointwise/tensor/exact.cuh"
 #include "methods/pointwise/tensor/kernel.cuh"
 
@@ -49,14 +50,10 @@ class FinishChannels {
 
  private:
   // Sums of one pixel: kNear neighbours of each pair of fragments, which lie 32 apart.
-  static constexpr int kPlaces = Lanes == 32 ? 2 : 1, kNear = 8 / kPlaces;
+  using Own = matrix::NearFilters<Lanes>;
+  static constexpr int kPlaces = Own::kPlaces, kNear = Own::kNear;
   static constexpr int kFilters = Tile::kRowsEach * 4 / kPlaces;
   CONVX_DEVICE static constexpr int filter_step(int i) { return i / kNear * 32 + i % kNear; }
-  // Where the i-th filter's sum is: its fragment, and its index there.
-  CONVX_DEVICE static constexpr int fragment(int i) { return i / kNear * 2 + i % kNear / (kNear / 2); }
-  CONVX_DEVICE static constexpr int index(int i, int place) {
-    return Lanes == 32 ? i % 2 * 2 + place : i % 4;
-  }
 
   CONVX_DEVICE void write_exchanged() {
     constexpr int kTileWarps = Tile::kWarpRows * Tile::kWarpColumns;
@@ -70,7 +67,7 @@ class FinishChannels {
         CONVX_UNROLL
         for (int i = 0; i < kFilters; ++i) {
           all[(warp * Size::kSums + (t * kPlaces + place) * kFilters + i) * Lanes + sums_.lane] =
-              sums_.sum[fragment(i)][index(i, place)][t];
+              sums_.sum[Own::fragment(i)][Own::index(i, place)][t];
         }
       }
     }
@@ -106,7 +103,7 @@ class FinishChannels {
     for (int place = 0; place < kPlaces; ++place) {
       CONVX_UNROLL
       for (int i = 0; i < kFilters; ++i) {
-        float (&row)[Size::kFragments] = sums_.sum[fragment(i)][index(i, place)];
+        float (&row)[Size::kFragments] = sums_.sum[Own::fragment(i)][Own::index(i, place)];
         CONVX_UNROLL
         for (int t = 0; t < Size::kFragments; ++t) row[t] += shift_[i];
         activate(row);
@@ -125,7 +122,7 @@ class FinishChannels {
           Vector<T, kNear> piece;
           CONVX_UNROLL
           for (int j = 0; j < kNear; ++j) {
-            piece.element[j] = narrow<T>(sums_.sum[fragment(i + j)][index(i + j, place)][t]);
+            piece.element[j] = narrow<T>(sums_.sum[Own::fragment(i + j)][Own::index(i + j, place)][t]);
           }
           convx::store<T, kNear>(to + filter_step(i), piece);
         }
@@ -142,7 +139,7 @@ class FinishChannels {
       for (int place = 0; place < kPlaces; ++place) {
         float values[kFilters];
         CONVX_UNROLL
-        for (int i = 0; i < kFilters; ++i) values[i] = sums_.sum[fragment(i)][index(i, place)][0];
+        for (int i = 0; i < kFilters; ++i) values[i] = sums_.sum[Own::fragment(i)][Own::index(i, place)][0];
         finish_pixel(turn, place, values);
       }
       CONVX_UNROLL

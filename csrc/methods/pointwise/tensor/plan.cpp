@@ -138,23 +138,19 @@ void append_precision(const ConvProblem& problem, const DeviceTraits& device, st
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const bool images_countable = problem.in_channels * problem.in_height * problem.in_width < INT32_MAX / 2 &&
                                 problem.out_channels * problem.out_height * problem.out_width < INT32_MAX / 2;
-  if (problem.operation == Operation::weight_grad || !matrix::has_units(device) || !images_countable) {
+  if (problem.operation == Operation::weight_grad || problem.dtype == DType::float64 ||
+      !matrix::has_units(device) || !images_countable) {
     return;
   }
-  switch (problem.dtype) {
-    case DType::float64:
-      return;
-    case DType::bfloat16:
+  switch (matrix::precision_of(problem, device)) {
+    case tensor::kBfloat16:
       return append_precision<tensor::kBfloat16>(problem, device, plans);
-    case DType::float16:
+    case tensor::kFloat16:
       return append_precision<tensor::kFloat16>(problem, device, plans);
-    case DType::float32:
-      // CDNA's matrix units take float32 as it is.
-      if (problem.allow_tf32 || device.backend == Backend::hip) {
-        append_precision<tensor::kTf32>(problem, device, plans);
-      } else {
-        append_precision<tensor::kSplit>(problem, device, plans);
-      }
+    case tensor::kTf32:
+      return append_precision<tensor::kTf32>(problem, device, plans);
+    default:
+      return append_precision<tensor::kSplit>(problem, device, plans);
   }
 }
 
