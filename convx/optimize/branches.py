@@ -1,19 +1,21 @@
-"""What a model decides by sizes, while torch.fx follows it: as it decides for the example input, which its
-graph checks at each call."""
+"""What a model decides by sizes, while torch.fx follows it: as it decides for the example input, for which
+conditions.py looks at inputs of other sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._symbolic_trace import _maybe_revert_all_patches
 from torch.fx.proxy import Attribute
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from convx.optimize.nodes import computed
 
+SIDES = "sides"  # in the metadata of nodes that pad
 _UNKNOWN = object()
 
 
@@ -33,10 +35,6 @@ def length(value: Any) -> int:
 
 
 fx.node.has_side_effect(expect)
-
-
-def has_branches(module: fx.GraphModule) -> bool:
-    return any(node.target is expect for node in module.graph.nodes)
 
 
 class _Asked(fx.Proxy):
@@ -75,6 +73,16 @@ class BranchTracer(fx.Tracer):
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Asked(node, self)
+
+    def create_proxy(
+        self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any
+    ) -> fx.Proxy:
+        """Of padding, what it is for these sizes, is in the node's metadata."""
+        made: fx.Proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
+        if target is F.pad and len(args) > 1:
+            sides = tree_map_only(fx.Proxy, lambda each: self._value(each.node), args[1])
+            made.node.meta[SIDES] = sides
+        return made
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         found = self._value(obj.node)

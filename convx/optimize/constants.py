@@ -1,4 +1,5 @@
-"""Convolutions that a graph has as functions, of weights that stay: as layers, which fuse.py knows."""
+"""Convolutions and linear layers that a graph has as functions, of weights that stay: as layers, which the
+other passes know."""
 
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ _CONVOLUTION = "input weight bias stride padding dilation groups"
 _RANDOM = ("rand", "drop", "bernoulli", "multinomial", "normal_", "uniform_")
 
 
-def make_convolutions(module: fx.GraphModule) -> None:
-    """Subclasses of Conv2d end in functions (padding as TensorFlow has it, standardized weights): what they
-    compute of weights is computed here, once."""
+def make_layers(module: fx.GraphModule) -> None:
+    """Subclasses of torch's layers end in functions (padding as TensorFlow has it, standardized weights, an
+    autocast of their own): what they compute of weights is computed here, once."""
     reader = Reader(module)
-    for node in list(module.graph.find_nodes(op="call_function", target=F.conv2d)):
-        layer = _layer(reader, node)
+    kinds: dict[Any, Any] = {F.conv2d: _convolution, F.linear: _linear}
+    for node in list(module.graph.nodes):
+        make = kinds.get(node.target) if node.op == "call_function" else None
+        layer = None if make is None else make(reader, node)
         if layer is None:
             continue
-        of = bound(node, _CONVOLUTION)
+        of = bound(node, _CONVOLUTION)  # as linear layers begin too
         name = _owner(of["weight"])
         with module.graph.inserting_after(node):
             made = module.graph.call_module(name, (of["input"],))
@@ -54,7 +57,7 @@ def fold_factors(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def _layer(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
+def _convolution(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
     of = bound(node, _CONVOLUTION)
     weight = _constant(reader, of.get("weight"))
     bias = _constant(reader, of.get("bias"))
@@ -72,6 +75,20 @@ def _layer(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
             in_channels * groups, out_channels, (height, width), groups=groups, bias=False, **rest
         )
     made.weight, made.bias = parameter(weight), None if bias is None else parameter(bias)
+    return made.eval()
+
+
+def _linear(reader: Reader, node: fx.Node) -> nn.Linear | None:
+    of = bound(node, _CONVOLUTION)
+    weight = _constant(reader, of.get("weight"))
+    bias = _constant(reader, of.get("bias"))
+    if weight is None or weight.dim() != 2 or (bias is None and of.get("bias") is not None):
+        return None
+    with torch.device("meta"):
+        made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    made.weight = parameter(weight)
+    if bias is not None:
+        made.bias = parameter(bias)
     return made.eval()
 
 

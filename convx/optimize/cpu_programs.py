@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -15,11 +15,18 @@ from torch.fx.immutable_collections import immutable_dict
 
 from convx import _libraries
 from convx._arguments import padding_2d, pair
-from convx._blocks import Block
+from convx._blocks import Block, InvertedResidual
 from convx.dispatch import packed
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
-from convx.optimize.layers import ChannelNorm, FusedConv2d, MovedChannels, PlaneMeans, PooledPlanes
+from convx.optimize.layers import (
+    ChannelNorm,
+    FlatPixels,
+    FusedConv2d,
+    MovedChannels,
+    PlaneMeans,
+    PooledPlanes,
+)
 
 _front = _libraries.front()
 _WITH_WEIGHTS = (FusedConv2d, ChannelNorm, nn.Linear)  # of layers that links keep
@@ -33,6 +40,13 @@ class _Step:
     results: tuple[fx.Node, ...]
     done: tuple[fx.Node, ...]  # values that nobody reads after it
     layers: tuple[fx.Node, ...] = ()  # of a chain
+
+
+class _Linked(NamedTuple):
+    """A link of a node, and what it reads: nodes, or the node's own links by their places."""
+
+    link: Any
+    reads: tuple[Any, ...]
 
 
 @dataclass
@@ -170,23 +184,28 @@ class _Recorder(fx.Interpreter):
         self._nodes = list(network.graph.nodes)
         self.extra_traceback = False  # errors are the model's
         self._by_image = by_image
-        self._links: dict[fx.Node, Any] = {}
+        self._links: dict[fx.Node, list[_Linked]] = {}  # of a block that its layers do, of each
         self._direct: dict[fx.Node, Callable[..., Any]] = {}  # calls of blocks without their checks
         self._batches: dict[fx.Node, int] = {}
 
     def run_node(self, node: fx.Node) -> Any:
         result = super().run_node(node)  # which says what is wrong with it
-        link = self._link(node, result) if node.op == "call_module" else None
-        if link is not None:
-            self._links[node], self._batches[node] = link, len(result)
+        links = self._linked(node, result) if node.op == "call_module" else []
+        if links:
+            self._links[node], self._batches[node] = links, len(result)
         return result
 
-    def _link(self, node: fx.Node, result: Any) -> Any:
+    def _linked(self, node: fx.Node, result: Any) -> list[_Linked]:
+        """None where Python has to make the call."""
         layer: Any = self.fetch_attr(str(node.target))
         if _has_hooks(layer) or node.kwargs:
-            return None
+            return []
         if isinstance(layer, Block):
             return self._link_block(node, layer)
+        link = self._link(node, layer, result)
+        return [] if link is None else [_Linked(link, node.args)]
+
+    def _link(self, node: fx.Node, layer: Any, result: Any) -> Any:
         front: Any = _front
         images = [self.env[each] for each in node.args]  # type: ignore[index]
         if type(layer) is nn.Linear:
@@ -196,6 +215,8 @@ class _Recorder(fx.Interpreter):
             images = [each[:1] for each in images]
         if type(layer) is PlaneMeans:
             return front.mean_link(*images, layer.keeps_planes)
+        if type(layer) is FlatPixels:  # a pixel is its own mean
+            return front.mean_link(*images, False) if images[0].shape[2:] == (1, 1) else None
         if type(layer) is ChannelNorm:
             return front.norm_link(*images, layer.weight, layer.bias, layer.eps)
         if type(layer) is PooledPlanes:
@@ -206,14 +227,32 @@ class _Recorder(fx.Interpreter):
             return None
         return _link(layer, *images) if is_like else None
 
-    def _link_block(self, node: fx.Node, layer: Block) -> Any:
+    def _link_block(self, node: fx.Node, layer: Block) -> list[_Linked]:
         """Blocks go over all images at once: what is between their layers stays in caches as it is."""
         input = self.env[node.args[0]]  # type: ignore[index]
+        call = layer.prepared_call(input)
+        if call is None:
+            return self._link_layers(node, layer, input[:1] if self._by_image else input)
         link = None if self._by_image else layer.prepared_link(input)
-        call = layer.prepared_call(input) if link is None else None
-        if call is not None:
-            self._direct[node] = lambda given: layer(given) if given.requires_grad else call(given)
-        return link
+        if link is not None:
+            return [_Linked(link, node.args)]
+        self._direct[node] = lambda given: layer(given) if given.requires_grad else call(given)
+        return []
+
+    def _link_layers(self, node: fx.Node, block: Block, input: Tensor) -> list[_Linked]:
+        """Of a block without a kernel for such inputs."""
+        if not isinstance(block, InvertedResidual) or block.excitation is not None:
+            return []
+        layers: Any = (block.expand, block.depthwise, block.project)
+        if any(type(each) is not FusedConv2d or _has_hooks(each) for each in layers):
+            return []
+        expand, depthwise, project = layers
+        expanded = expand(input)
+        filtered = depthwise(expanded)
+        added = (input,) if block.residual else ()
+        links = _link(expand, input), _link(depthwise, expanded), _link(project, filtered, *added)
+        reads = node.args, (0,), (1, *(node.args if block.residual else ()))
+        return [] if None in links else list(map(_Linked, links, reads))
 
     def program(self) -> _Program:
         self.env.clear()
@@ -268,15 +307,19 @@ class _Recorder(fx.Interpreter):
 
     def _add_chain(self, program: _Program, run: list[fx.Node], last_use: dict[fx.Node, fx.Node]) -> None:
         inside = set(run)
-        reads = [each for node in run for each in node.all_input_nodes if each not in inside]
-        given = tuple(dict.fromkeys(reads))
-        places = {node: place for place, node in enumerate((*given, *run))}
+        outside = [each for node in run for each in node.all_input_nodes if each not in inside]
+        given = tuple(dict.fromkeys(outside))
+        places = {node: place for place, node in enumerate(given)}
         results = tuple(node for node in run if any(user not in inside for user in node.users))
-        operands = [
-            (places[node.args[0]], places[node.args[1]] if len(node.args) > 1 else -1)  # type: ignore[index]
-            for node in run
-        ]
-        links = [self._links[node] for node in run]
+        links: list[Any] = []
+        operands: list[tuple[int, int]] = []
+        for node in run:
+            first = len(given) + len(links)
+            for link, reads in self._links[node]:
+                read = [first + each if isinstance(each, int) else places[each] for each in reads]
+                links.append(link)
+                operands.append((read[0], read[1] if len(read) > 1 else -1))
+            places[node] = len(given) + len(links) - 1
         chain = _front.Chain(links, operands, len(given), [places[each] for each in results], self._by_image)  # type: ignore[union-attr]
 
         layers = [self.fetch_attr(str(node.target)) for node in run]

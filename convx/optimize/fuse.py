@@ -10,6 +10,7 @@ from convx.optimize.graph import Convolution, Reader
 from convx.optimize.layers import FusedConv2d
 from convx.optimize.naming import free_name
 from convx.optimize.nodes import put
+from convx.optimize.ranks import reads_rank
 
 
 def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
@@ -17,7 +18,7 @@ def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
     reader, found = Reader(module), {}
     for convolution in list(reader.convolutions()):
         for user in list(convolution.node.users):
-            if reader.reads_rank(user):  # the input's, by which the result has not to be there
+            if reads_rank(user):  # the input's, by which the result has not to be there
                 user.replace_input_with(convolution.node, convolution.input)
         chain = grow(reader, convolution)
         found[_replace(module, chain)] = tuple(chain.fused)

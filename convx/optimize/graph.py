@@ -22,6 +22,7 @@ from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
 from convx.optimize.layers import PlaneMeans, PooledPlanes, Pooling
 from convx.optimize.nodes import is_image, shape_of
+from convx.optimize.ranks import drop_asserts
 
 _CALLS = ("call_module", "call_function", "call_method")
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
@@ -118,7 +119,10 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
         graph = tracer.trace(model)
     finally:
         model.__class__ = kind
-    return fx.GraphModule(model, graph, kind.__name__)
+    module = fx.GraphModule(model, graph, kind.__name__)
+    if example and drop_asserts(module):
+        inputs.require_ranks(example)
+    return module
 
 
 @dataclass(frozen=True)
@@ -305,10 +309,14 @@ class Reader:
 
     def flat_plane_means(self, node: fx.Node) -> fx.Node | None:
         """The same without the pixels' dimensions."""
-        if not self._flattens(node):
+        means = self.flattened(node)
+        if means is None:
             return self._means(node, keepdim=False)
-        means = _first(node)
         return self.plane_means(means) if len(means.users) == 1 else None
+
+    def flattened(self, node: fx.Node) -> fx.Node | None:
+        """Of which it flattens all but the batch."""
+        return _first(node) if self._flattens(node) else None
 
     def _means(self, node: fx.Node, keepdim: bool) -> fx.Node | None:
         if (node.op, node.target) not in (("call_function", torch.mean), ("call_method", "mean")):
@@ -346,12 +354,6 @@ class Reader:
     def is_barrier(self, node: fx.Node) -> bool:
         """Whether a convolution that is moved past it may become another."""
         return False
-
-    def reads_rank(self, node: fx.Node) -> bool:
-        """Whether it asks a tensor for its number of dimensions, as checks of arguments do."""
-        if node.op == "call_function" and node.target is getattr:
-            return node.args[1] == "ndim"
-        return node.op == "call_method" and node.target in ("dim", "ndimension")
 
     def is_identity(self, node: fx.Node) -> bool:
         """What does nothing in evaluation."""

@@ -33,6 +33,7 @@ class Inputs:
         bound = self._bound(args, kwargs)
         self._pattern = tree_map(lambda leaf: _Open if isinstance(leaf, Tensor) else leaf, bound)
         self._count = tree_flatten(self._pattern)[0].count(_Open)
+        self._ranks: list[int] | None = None
         # Calls like this one by position need not be bound.
         self._is_plain = bound[0] == args and all(isinstance(each, Tensor) for each in args) and not kwargs
 
@@ -48,7 +49,7 @@ class Inputs:
         """Of a call of this kind; InvalidArgument for another, TypeError for none that the model takes."""
         is_short = self._is_plain and not kwargs and len(args) == self._count
         if is_short and all(isinstance(each, Tensor) for each in args):
-            return list(args)
+            return self._of_ranks(list(args))
         leaves, structure = tree_flatten(self._bound(args, kwargs))
         pattern, own_structure = tree_flatten(self._pattern)
         if structure != own_structure or not all(map(_is_like, leaves, pattern)):
@@ -57,13 +58,32 @@ class Inputs:
                 "example_input has them, and the same values everywhere else; optimize it once more with "
                 "arguments as given here as example_input"
             )
-        return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        return self._of_ranks([leaf for leaf in leaves if isinstance(leaf, Tensor)])
+
+    def require_ranks(self, example: Sequence[Tensor]) -> None:
+        """Takes tensors of the example's numbers of dimensions alone, as the model asserts."""
+        self._ranks = [each.dim() for each in example]
+
+    def _of_ranks(self, tensors: list[Tensor]) -> list[Tensor]:
+        if self._ranks is not None:
+            given = [each.dim() for each in tensors]
+            if given != self._ranks:
+                raise InvalidArgument(
+                    f"the model asserts how many dimensions tensors have, and was optimized for inputs of "
+                    f"{_listed(self._ranks)}; got {_listed(given)}; optimize it once more with an "
+                    f"example_input like that, or give it a batch"
+                )
+        return tensors
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the model is called with."""
         rest = iter(tensors)
         args, kwargs = tree_map(lambda leaf: next(rest) if leaf is _Open else leaf, self._pattern)
         return args, kwargs
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _is_like(leaf: Any, pattern: Any) -> bool:

@@ -150,6 +150,13 @@ class PlaneMeans(nn.Module):
         return means if self.keeps_planes else means.flatten(1)
 
 
+class FlatPixels(nn.Module):
+    """Of images (batch, channels, height, width): (batch, all that is in one)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.flatten(1)
+
+
 class ChannelNorm(nn.Module):
     """Layer norm of the channels of each pixel of images (batch, channels, height, width)."""
 

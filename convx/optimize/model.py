@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
 from convx._blocks import InvertedResidual
-from convx.optimize.branches import OtherBranch
 from convx.optimize.compiled import CompiledNetwork
+from convx.optimize.conditions import Conditions
 from convx.optimize.cpu_programs import CpuPrograms
 from convx.optimize.cuda_graphs import CudaGraphs, Prepared
 from convx.optimize.inputs import Inputs
@@ -41,8 +41,9 @@ class OptimizedModel(nn.Module):
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
             not follow it.
-        otherwise: the converted layers, one by one, for sizes by which the model decides otherwise than for
-            the example input; None of a model that decides nothing by sizes.
+        conditions: for which kinds of input the network does what the model does, which is looked at once for
+            each; None of a model that decides nothing by sizes.
+        otherwise: the converted layers, one by one, for inputs for which they do not hold.
         report: convx.OptimizationReport.
         compiled: what runs network by inductor, with convx's convolutions; None where that is not taken.
         choices: measured times by which layers take their plans; those who load a pickle take them too, on a
@@ -58,12 +59,13 @@ class OptimizedModel(nn.Module):
         compiled: CompiledNetwork | None = None,
         *,
         by_image: bool = False,
+        conditions: Conditions | None = None,
         otherwise: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.network = network
+        self.conditions = conditions
         self.register_module("otherwise", otherwise)
-        self._others: set[Any] = set()  # sizes that it is for
         self.layout = layout
         self.report: OptimizationReport | None = None
         self.choices: tuple[Record, ...] = ()
@@ -85,7 +87,7 @@ class OptimizedModel(nn.Module):
             "compiled": None,
             "programs": CpuPrograms(),
             "_takes_either": (),
-            "_others": set(),
+            "conditions": None,
         }
         for name, value in made.items():
             self.__dict__.setdefault(name, value)
@@ -102,15 +104,11 @@ class OptimizedModel(nn.Module):
         if self._inputs is None:
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
-        if self._others and _sizes(tensors) in self._others:
+        if self.conditions is not None and not self.conditions.hold(tensors):
             return self.otherwise(*args, **kwargs)  # type: ignore[operator]
-        try:
-            if self.graphs.can_serve(tensors):
-                return self.graphs.call(self.network, self._prepared, tensors)
-            result = self._run(*tensors)
-        except OtherBranch:
-            self._others.add(_sizes(tensors))
-            return self.otherwise(*args, **kwargs)  # type: ignore[operator]
+        if self.graphs.can_serve(tensors):
+            return self.graphs.call(self.network, self._prepared, tensors)
+        result = self._run(*tensors)
         if is_one and self._is_as_it_is(args[0], tensors, result):
             self.programs.keep_whole(args[0])
         return result
@@ -196,10 +194,6 @@ class OptimizedModel(nn.Module):
     def _forget(self) -> None:
         self.graphs.forget()
         self.programs.forget()
-
-
-def _sizes(tensors: Sequence[Tensor]) -> tuple[torch.Size, ...]:
-    return tuple(each.shape for each in tensors)
 
 
 def is_channels_last_image(value: Any) -> bool:

@@ -18,19 +18,19 @@ from convx._blocks import Block
 from convx._errors import InvalidArgument, reason_of
 from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
-from convx.optimize.branches import has_branches
 from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
-from convx.optimize.constants import fold_factors, make_convolutions
+from convx.optimize.conditions import take_conditions
+from convx.optimize.constants import fold_factors, make_layers
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.linears import take_linears
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.moves import fuse_moves
-from convx.optimize.pads import take_pads
+from convx.optimize.pads import decide_pads, take_pads
 from convx.optimize.permutes import take_permutes
-from convx.optimize.pools import fuse_means, fuse_pools
+from convx.optimize.pools import fuse_flattening, fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, rows_of
 from convx.optimize.worth import could_gain
@@ -43,9 +43,7 @@ _GAIN = 1.03  # that another candidate than the first has to have, which is what
 _TURNS = 9
 _OWN = "torch's own layers"
 _UNCOMPILED, _COMPILED = "uncompiled", "compiled"
-_CANNOT_BE_COMPILED = (
-    "torch.fx can't follow the model, or it decides by sizes, or a call leaves something changed"
-)
+_CANNOT_BE_COMPILED = "torch.fx can't follow the model, or a call leaves something changed"
 _TORCH_IS_FASTER = "torch's own layers take less time together"
 
 
@@ -192,19 +190,13 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
-    can_compile = can_repeat and network.otherwise is None
     graphs = asked.cuda_graphs if can_repeat else 0
     layouts = _candidates(asked.layout, args, kwargs)
-    otherwise = network.otherwise
-    candidates = {
-        name: OptimizedModel(_moved(network.module, name), network.inputs, name, graphs, otherwise=otherwise)
-        for name in layouts
-    }
+    make = partial(OptimizedModel, conditions=network.conditions, otherwise=network.otherwise)
+    candidates = {name: make(_moved(network.module, name), network.inputs, name, graphs) for name in layouts}
     if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
         by_image = {
-            f"{name} by image": OptimizedModel(
-                each.network, network.inputs, name, graphs, by_image=True, otherwise=otherwise
-            )
+            f"{name} by image": make(each.network, network.inputs, name, graphs, by_image=True)
             for name, each in candidates.items()
         }
         if _runs_on_one_image(next(iter(by_image.values())), args, kwargs):
@@ -215,7 +207,8 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     own = None
     if network.inputs is not None:
         own = trace(copy.deepcopy(native), network.inputs, network.inputs.tensors(args, kwargs))
-        candidates[_OWN] = OptimizedModel(own, network.inputs, "as given", graphs, otherwise=otherwise)
+        take_conditions(own)  # of which it has no more
+        candidates[_OWN] = make(own, network.inputs, "as given", graphs)
     models: dict[str, nn.Module] = {"native": native, **candidates}
     times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
     chosen = _choose(times, list(candidates))
@@ -225,10 +218,10 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     found = _Found(candidates[chosen], told, times["native"], times[chosen])
     fused = min(layouts, key=lambda name: times[name])
     is_tried = asked.compile is True
-    if asked.compile == "auto" and asked.tune and can_compile and can_inductor(args, kwargs):
+    if asked.compile == "auto" and asked.tune and can_repeat and can_inductor(args, kwargs):
         rows = rows_of(candidates[fused], network, args, kwargs)
         is_tried = could_gain(candidates[fused].network, rows, times[fused])
-    if is_tried and not can_compile:
+    if is_tried and not can_repeat:
         return replace(found, not_compiled=_CANNOT_BE_COMPILED)
     return replace(found, to_compile=own, choices=candidates[fused].choices) if is_tried else found
 
@@ -238,11 +231,12 @@ def _compiled_if_faster(
 ) -> _Found:
     """The network of torch's layers by inductor and convx, in the layout that was the faster one, or what was
     found before, and why."""
-    before = found.model
+    before, told = found.model, found.network
     layout = before.layout
     network: Any = _moved(found.to_compile, layout)  # type: ignore[arg-type]
     compiled = CompiledNetwork()
-    made = OptimizedModel(network, found.network.inputs, layout, before.graphs.most, compiled)
+    branches = {"conditions": told.conditions, "otherwise": told.otherwise}
+    made = OptimizedModel(network, told.inputs, layout, before.graphs.most, compiled, **branches)
     made.choices = found.choices
     found = replace(found, to_compile=None)
     try:
@@ -279,10 +273,9 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
     try:
         inputs = Inputs(model, args, kwargs)
         module = trace(unfused, inputs, inputs.tensors(args, kwargs))
-        decides = has_branches(module)
-        if decides and Reader(module).has_effects():
-            raise TypeError("it decides by sizes, and a call leaves something changed")
-        make_convolutions(module)
+        decide_pads(module)
+        conditions = take_conditions(module)
+        make_layers(module)
         fold_factors(module)
         ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
         take_pads(module)
@@ -297,6 +290,8 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         elif devices == {"cuda"}:
             take_linears(module)
         fuse_means(module)
+        if devices == {"cpu"}:
+            fuse_flattening(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
         wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
     except Exception as error:  # whatever a model's own code raises when it is given a proxy
@@ -306,9 +301,10 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         convert_(converted)
         return Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    if decides:
-        convert_(unfused)
-    return Network(module, inputs, fused, names=names, otherwise=unfused if decides else None)
+    if conditions is None:
+        return Network(module, inputs, fused, names=names)
+    convert_(unfused)
+    return Network(module, inputs, fused, names=names, conditions=conditions, otherwise=unfused)
 
 
 def _can_be_one_kernel(block: Block, input: Any) -> bool:

@@ -9,9 +9,34 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from convx._arguments import padding_2d, pair
+from convx.optimize.branches import SIDES, expect
 from convx.optimize.graph import Convolution, Reader, bound, has_hooks
 from convx.optimize.naming import free_name
 from convx.optimize.nodes import is_image
+
+
+def decide_pads(module: fx.GraphModule) -> None:
+    """What is computed of sizes, as TensorFlow's padding for strides is, becomes the numbers that it is for
+    the example input, where convolutions alone read what is padded: they may have those. For sizes that want
+    other ones the graph does not hold."""
+    reader = Reader(module)
+    for node in module.graph.find_nodes(op="call_function", target=F.pad):
+        computed, sides = node.args[1:2], node.meta.get(SIDES)
+        if not computed or not all(isinstance(each, (tuple, list)) for each in (*computed, sides)):
+            continue
+        is_known = all(isinstance(each, int) for each in sides)
+        if not is_known or not all(_is_convolution(reader, each) for each in node.users):
+            continue
+        for found, side in zip(*computed, sides, strict=True):
+            if isinstance(found, fx.Node):
+                with module.graph.inserting_before(node):
+                    module.graph.call_function(expect, (found, side)).meta["is_wrapped"] = True
+        node.update_arg(1, tuple(sides))
+    module.recompile()
+
+
+def _is_convolution(reader: Reader, node: fx.Node) -> bool:
+    return isinstance(reader.layer(node), nn.Conv2d) or node.target is F.conv2d
 
 
 def take_pads(module: fx.GraphModule) -> None:

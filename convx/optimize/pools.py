@@ -1,4 +1,5 @@
-"""Pooling of planes in a graph, means with the flattening behind them among them, as layers of convx."""
+"""Pooling of planes in a graph, means with the flattening behind them among them, and flattening alone, as
+layers of convx."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import torch
 from torch import fx
 
 from convx.optimize.graph import Reader
-from convx.optimize.layers import PlaneMeans, PooledPlanes
+from convx.optimize.layers import FlatPixels, PlaneMeans, PooledPlanes
 from convx.optimize.naming import first_free
-from convx.optimize.nodes import is_image, put
+from convx.optimize.nodes import is_image, put, shape_of
 
 
 def fuse_means(module: fx.GraphModule) -> None:
@@ -36,6 +37,22 @@ def fuse_pools(module: fx.GraphModule) -> None:
             continue
         input, pooling = found
         put(module, first_free(module, f"pooled_{node.name}"), PooledPlanes(pooling).eval(), [input], node)
+        module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()
+
+
+def fuse_flattening(module: fx.GraphModule) -> None:
+    """Puts FlatPixels behind layers that give images of one pixel, which nobody else reads: it may be a
+    copy."""
+    reader = Reader(module)
+    for node in list(module.graph.nodes):
+        source = reader.flattened(node)
+        if source is None or shape_of(source)[2:] != (1, 1) or len(source.users) > 1:
+            continue
+        if reader.layer(source) is None or not reader.is_fresh(source):
+            continue
+        put(module, first_free(module, f"flat_{node.name}"), FlatPixels().eval(), [source], node)
         module.graph.erase_node(node)
     module.delete_all_unused_submodules()
     module.recompile()

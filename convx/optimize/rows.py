@@ -11,6 +11,7 @@ import torch
 import convx.nn
 from convx import _layers, _planning
 from convx.convert import cannot_swap, shape_of
+from convx.optimize.conditions import Conditions
 from convx.optimize.inputs import Inputs
 from convx.optimize.model import OptimizedModel
 from convx.optimize.report import FusionReport
@@ -31,7 +32,8 @@ class Network:
     fused: dict[str, tuple[str, ...]]  # into each layer, by its name in the model
     reason: str = ""  # why nothing is
     names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
-    otherwise: Any = None  # what runs where the model would decide otherwise than the module
+    conditions: Conditions | None = None  # for which the module is; always where there are none
+    otherwise: Any = None  # what runs where they do not hold
 
 
 def given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:

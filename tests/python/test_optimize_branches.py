@@ -13,7 +13,8 @@ from optimized import Model, block, distance, fused, fused_is_the_fastest, image
 from torch import Tensor, nn
 
 import convx
-from convx.optimize.branches import expect, has_branches
+from convx.optimize import conditions
+from convx.optimize.branches import expect
 
 __all__ = ["fused_is_the_fastest"]
 WHOLE = ("batch norm", "relu")
@@ -68,18 +69,25 @@ def test_what_weights_alone_decide_is_not_checked() -> None:
     model.scale = nn.Parameter(torch.ones(1))
     optimized = optimized_agrees(model, image())
     assert fused(optimized) == [WHOLE]
-    assert not has_branches(optimized.network) and optimized.otherwise is None  # type: ignore[arg-type]
+    assert optimized.conditions is None and optimized.otherwise is None
 
 
-def test_a_call_that_leaves_something_changed_is_made_once() -> None:
-    """The graph may have written before it finds that it is not for these sizes."""
+@pytest.mark.parametrize("width", [14, 9])
+def test_a_call_that_leaves_something_changed_is_made_once(width: int) -> None:
+    """Conditions are looked at before anything is written."""
 
     def run(model: Any, x: Tensor) -> Tensor:
         x.add_(1)
         return by_size(model, x)
 
-    optimized = convx.optimize(Model(run, wide=block(), narrow=block()).eval(), image())
-    assert "leaves something changed" in optimized.report.reason  # type: ignore[union-attr]
+    model = Model(run, wide=block(), narrow=block()).eval()
+    optimized = convx.optimize(model, image())
+    assert fused(optimized) == [WHOLE] and not optimized.report.reason  # type: ignore[union-attr]
+    for _ in range(2):
+        own = image()[..., :width].clone()
+        expected = own.clone()
+        assert distance(optimized(own), model(expected)) < 1e-5
+        assert torch.equal(own, expected)
 
 
 def test_copies_and_pickles_decide_too() -> None:
@@ -101,14 +109,85 @@ class Deciding(nn.Module):
         return by_size(self, x)
 
 
-def test_a_network_that_decides_is_not_compiled() -> None:
+def test_nothing_that_is_decided_comes_between_layers() -> None:
+    """Sizes of what layers give are conditions of the input, and their numbers are in no graph."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        x = model.first(x)
+        assert x.shape[-1] > 8
+        x = model.second(x)
+        return model.second(x) if x.size(2) % 2 == 0 else x
+
+    model = Model(run, first=block(), second=block()).eval()
+    optimized = optimized_agrees(model, image())
+    nodes = optimized.network.graph.nodes  # type: ignore[union-attr]
+    assert {node.op for node in nodes} == {"placeholder", "call_module", "output"}
+    found = optimized.conditions
+    assert found is not None and not any(each.target is expect for each in nodes)
+    x = image()
+    assert found.hold([x]) and found.hold([torch.cat([x, x])])
+    assert not found.hold([x[:, :, 1:]]) and not found.hold([x[..., :8]])
+    odd = x[:, :, 1:]
+    assert distance(optimized(odd), model(odd)) < 1e-5
+    with pytest.raises(AssertionError):  # the model's own
+        optimized(x[..., :8])
+
+
+def test_compiled_and_exported_it_decides_too() -> None:
     model = Model(by_size, wide=block(), narrow=block()).eval()
-    report = convx.optimize(model, image(), compile=True).report
-    assert report is not None and "decides by sizes" in report.not_compiled
+    optimized = convx.optimize(model, image())
+    compiled = torch.compile(optimized, backend="eager", fullgraph=True)
+    any_batch = (({0: torch.export.Dim("batch", min=1, max=8)},),)
+    with torch.no_grad():
+        for x in (image(), image()[..., :9]):
+            assert distance(compiled(x), model(x)) < 1e-5
+            assert distance(torch.export.export(optimized, (x,)).module()(x), model(x)) < 1e-5
+            program = torch.export.export(optimized, (x,), dynamic_shapes=any_batch, strict=False)
+            more = torch.cat([x, x, x])
+            assert distance(program.module()(more), model(more)) < 1e-5
 
 
-def test_checks_are_left_alone() -> None:
+def test_kinds_of_input_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "_MOST", 3)
+    found = convx.optimize(Model(by_size, wide=block(), narrow=block()).eval(), image()).conditions
+    assert found is not None
+    for width in range(5, 14):
+        assert found.hold([image()[..., :width]]) is (width > 12)
+        assert len(found._known) <= 3
+
+
+def test_the_state_is_of_the_network_and_of_what_runs_otherwise() -> None:
+    """Layers that find sizes have no numbers, and no place in the state."""
     optimized = convx.optimize(Model(by_size, wide=block(), narrow=block()).eval(), image())
-    assert [
-        node.args[1] for node in optimized.network.graph.find_nodes(op="call_function", target=expect)
-    ] == [True]
+    names = {name.partition(".")[0] for name in optimized.state_dict()}
+    assert names == {"network", "otherwise"}
+    assert all(each.device.type == "cpu" for each in optimized.state_dict().values())
+
+
+def test_asserted_ranks_are_no_nodes(device: str) -> None:
+    """timm's norms assert them at every call."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        for layer in (model.first, model.second):
+            torch._assert(x.ndim == 4, f"expected images, got {x.ndim} dimensions")
+            x = layer(x)
+        return x
+
+    model = Model(run, first=block(), second=block()).to(device).eval()
+    optimized = optimized_agrees(model, image(device))
+    nodes = list(optimized.network.graph.nodes)  # type: ignore[union-attr]
+    assert [node.op for node in nodes] == ["placeholder", "call_module", "call_module", "output"]
+    assert optimized.conditions is None
+    with pytest.raises(convx.InvalidArgument, match="inputs of 4; got 3"):
+        optimized(image(device)[0])
+
+
+def test_ranks_that_sizes_change_are_asserted_at_each_call() -> None:
+    def run(model: Any, x: Tensor) -> Tensor:
+        x = model.conv(x)[:, :1].squeeze()
+        torch._assert(x.dim() == 3, "one image")
+        return x
+
+    optimized = convx.optimize(Model(run, conv=block()).eval(), image())
+    with pytest.raises(AssertionError, match="one image"):
+        optimized(image()[:1])

@@ -131,6 +131,25 @@ def test_results_and_report(name: str, layout: str, device: str) -> None:
 
 @in_parts
 @taken
+def test_a_network_that_decides_by_sizes(device: str) -> None:
+    """Sizes for which it decides otherwise are not the compiled network's."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        x = model.first(x)
+        return model.second(x) if x.shape[-1] > 12 else x  # type: ignore[no-any-return]
+
+    model = Model(run, first=block(), second=block()).to(device).eval()
+    x = image(device)
+    optimized = optimized_agrees(model, x, compile=True)
+    assert report_of(optimized).compiled and optimized.conditions is not None
+    before = graphs_of(optimized)
+    for each in (x[..., :9], x[..., :10], x):
+        close(optimized(each), model(each))
+    assert graphs_of(optimized) == before
+
+
+@in_parts
+@taken
 def test_rows_say_which_convolutions_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what measured ones take."""
     monkeypatch.setattr(optimizing, "choose", choose)

@@ -49,6 +49,28 @@ def test_subclasses_are_fused(conv: Callable[[], nn.Module], device: str) -> Non
     assert optimized.report is not None and [row.name for row in optimized.report.rows] == ["0"]
 
 
+class Uncast(nn.Linear):
+    """As timm's: by the function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, bias=self.bias)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_layers_are_layers(bias: bool, device: str) -> None:
+    model = Model(lambda own, x: own.linear(x.mean((2, 3))), linear=Uncast(12, 5, bias)).to(device)
+    optimized = optimized_agrees(model, image(device))
+    (linear,) = (each for each in optimized.network.modules() if isinstance(each, (nn.Linear, nn.Conv2d)))
+    assert (linear.bias is not None) is bias
+    assert not list(optimized.network.graph.find_nodes(op="get_attr"))  # type: ignore[union-attr, operator]
+
+
+def test_a_linear_layer_of_weights_that_do_not_stay_is_left() -> None:
+    model = Model(lambda own, x: F.linear(x, own.linear.weight * x.mean()), linear=Uncast(13, 5))
+    optimized = optimized_agrees(model, image())
+    assert not any(type(each) is nn.Linear for each in optimized.network.modules())
+
+
 def test_a_layer_that_is_called_twice_has_two_names() -> None:
     conv = Named(12, 12, 3, padding=1)
     model = Model(lambda own, x: own.conv(own.conv(x).relu()), conv=conv)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import convx
 from convx import _core, _libraries, _planning
-from convx._blocks import SqueezeExcite
+from convx._blocks import InvertedResidual, SqueezeExcite
 from convx._libraries import front_problem
 from convx.optimize import OptimizedModel, optimizing
 from convx.optimize.layers import FusedConv2d
@@ -192,6 +192,38 @@ def test_blocks_are_called_without_their_checks(layout: str) -> None:
             torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
     finally:
         records.forget()
+
+
+@pytest.mark.parametrize("by_image", [True, False])
+@pytest.mark.parametrize("adds", [True, False])
+def test_blocks_that_their_layers_do_are_in_the_chain(
+    adds: bool, by_image: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InvertedResidual, "_found", lambda *_: None)  # what no kernel is the fastest for
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        y = model.first(x)
+        inner = model.project(model.depthwise(model.expand(y).relu()).relu())
+        return model.last(inner + y if adds else inner)  # type: ignore[no-any-return]
+
+    layers = {name: nn.Conv2d(12, 12, 3, padding=1) for name in ("first", "last")}
+    layers |= {"expand": nn.Conv2d(12, 40, 1), "project": nn.Conv2d(40, 12, 1)}
+    layers |= {"depthwise": nn.Conv2d(40, 40, 3, padding=1, groups=40)}
+    optimized = _optimized(Model(run, **layers), image(layout="channels_last"))
+    assert any(isinstance(each, InvertedResidual) for each in optimized.modules())
+    optimized.programs.by_image = by_image
+    optimized.programs.forget()
+    with torch.no_grad():
+        for batch in (1, 3, 1):
+            x = image(layout="channels_last", batch=batch)
+            for _ in range(2):
+                torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+        assert _chains(optimized) == [3]
+        optimized.network.get_submodule("block").project.weight.mul_(2)  # type: ignore[union-attr, operator]
+        torch.testing.assert_close(optimized(x), _by_layers(optimized, x))
+    given = image(layout="channels_last").requires_grad_()
+    optimized(given).sum().backward()
+    assert given.grad is not None
 
 
 def test_results_are_the_callers() -> None:

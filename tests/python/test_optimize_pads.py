@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch.nn.functional as F
-from optimized import Model, block, fused, fused_is_the_fastest, image, optimized_agrees
+from optimized import Model, block, distance, fused, fused_is_the_fastest, image, optimized_agrees
 from torch import Tensor, nn
 
 import convx
@@ -53,12 +54,33 @@ def test_zeros_are_the_convolutions(
         lambda own, x: own.first(F.pad(x, (1, 1, 1, 1), "reflect")),
         lambda own, x: own.first(F.pad(x, (1, 1, 1, 1), value=1.0)),
         lambda own, x: own.first(F.pad(x, (-1, 1, 1, 1))),
-        lambda own, x: own.first(F.pad(x, (0, x.shape[2] % 2, 1, 1))),
+        lambda own, x: own.first(F.pad(x, (0, x.shape[2] % 2, 1, 1)) * 2),
     ],
 )
 def test_other_pads_are_left(run: Callable[..., Tensor]) -> None:
     optimized = optimized_agrees(Model(run, first=block()), image())
     assert fused(optimized) == [("batch norm", "relu")] and padding_of(optimized) == (1, 1)
+
+
+def as_tensorflow(own: Any, x: Tensor) -> Tensor:
+    """SAME for strides of 2."""
+    height, width = x.size()[-2:]
+    sides = [max((math.ceil(size / 2) - 1) * 2 + 3 - size, 0) for size in (width, height)]
+    places = [place for side in sides for place in (side // 2, side - side // 2)]
+    return own.first(F.pad(x, places))  # type: ignore[no-any-return]
+
+
+def test_computed_pads_are_the_convolutions(device: str) -> None:
+    first = block()
+    first[0] = nn.Conv2d(12, 12, 3, stride=2, bias=False)
+    model = Model(as_tensorflow, first=first).to(device).eval()
+    optimized = optimized_agrees(model, image(device))
+    assert fused(optimized) == [("batch norm", "relu")] and padding_of(optimized) == ((1, 1), (1, 1))
+    assert optimized.conditions is not None
+    x = image(device)
+    for part in (x[:, :, 2:], x[:, :, 1:], x[..., :9], x[:, :, 1:, 1:]):  # of this padding, or of another one
+        assert distance(optimized(part), model(part)) < 1e-4
+    assert optimized.conditions.hold([x[:, :, 2:]]) and not optimized.conditions.hold([x[:, :, 1:]])
 
 
 def test_a_pad_that_others_read_is_left() -> None:

@@ -119,6 +119,42 @@ def test_the_whole_network_is_one_chain(by_image: bool) -> None:
 
 
 @without_front
+@pytest.mark.parametrize("by_image", [False, True])
+def test_pixels_that_are_flattened_are_in_the_chain(by_image: bool) -> None:
+    """As where a convolution is behind the means."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        return model.linear(model.head(F.adaptive_avg_pool2d(x, 1)).flatten(1))  # type: ignore[no-any-return]
+
+    model = Model(run, head=nn.Conv2d(12, 20, 1), linear=nn.Linear(20, 7)).eval()
+    optimized = optimized_agrees(model, image(), layout="as given")
+    optimized.programs.by_image = by_image
+    optimized.programs.forget()
+    with torch.no_grad():
+        for batch in (3, 1):
+            x = image(batch=batch)
+            for _ in range(2):
+                torch.testing.assert_close(optimized(x), model(x), rtol=1e-4, atol=1e-5)
+        assert _steps(optimized) == ([3, 1] if by_image else [4])
+
+
+def test_pixels_are_flattened_for_sizes_that_have_more() -> None:
+    model = Model(lambda own, x: own.conv(x).flatten(1), conv=nn.Conv2d(12, 4, (11, 13))).eval()
+    optimized = optimized_agrees(model, image())
+    x = torch.randn(2, 12, 12, 15)
+    torch.testing.assert_close(optimized(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_flattened_planes_that_others_see_are_views() -> None:
+    def run(own: Any, x: Tensor) -> Tensor:
+        y = own.conv(x)
+        y.flatten(1).mul_(2)
+        return y  # type: ignore[no-any-return]
+
+    optimized_agrees(Model(run, conv=nn.Conv2d(12, 4, (11, 13))).eval(), image())
+
+
+@without_front
 def test_classifiers_that_learn() -> None:
     model = _model(lambda model, x: model.linear(FLAT["pooled"](model, x)), linear=nn.Linear(12, 7))
     optimized, x = convx.optimize(model, image()), image()

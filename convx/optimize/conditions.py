@@ -1,0 +1,99 @@
+"""For which inputs a graph does what its model does: what the model decided by sizes is taken out of the
+graph, where it would come between layers, and looked at once for each kind of input."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from convx.optimize.branches import expect
+from convx.optimize.graph import Reader
+
+_MOST = 1024  # kinds that are remembered
+
+
+class Conditions:
+    """What has to hold, and for which kinds of input it is known to, or not to.
+
+    Sizes inside are found by a run without numbers of all layers that they depend on.
+    """
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        self._graph = graph  # of layers without numbers
+        self._known: dict[Any, bool] = {}
+
+    def hold(self, tensors: Sequence[Tensor]) -> bool:
+        if torch.compiler.is_compiling():  # for those that are known; what else does is slower, and right
+            sizes = [tuple(each.shape) for each in tensors]
+            if any(isinstance(size, torch.SymInt) for own in sizes for size in own):
+                return False  # of an export for any size
+            return any(holds and [each[0] for each in kind] == sizes for kind, holds in self._known.items())
+        kind = tuple((tuple(each.shape), each.stride(), each.dtype, each.device) for each in tensors)
+        found = self._known.get(kind)
+        if found is None:
+            if len(self._known) == _MOST:
+                self._known.clear()
+            found = self._known[kind] = self._looked_at(tensors)
+        return found
+
+    def _looked_at(self, tensors: Sequence[Tensor]) -> bool:
+        every = (self._graph.named_parameters, self._graph.named_buffers)
+        own = chain.from_iterable(each(remove_duplicate=False) for each in every)
+        with FakeTensorMode(), torch.no_grad():
+            device = tensors[0].device
+            held = {name: _without_numbers(each, device) for name, each in own}
+            given = tuple(_without_numbers(each, each.device) for each in tensors)
+            try:
+                torch.func.functional_call(self._graph, held, given)
+            except Exception:  # OtherBranch, or what the model raises for such sizes, and will again
+                return False
+        return True
+
+
+def _without_numbers(tensor: Tensor, device: torch.device) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+
+
+def take_conditions(module: fx.GraphModule) -> Conditions | None:
+    """Takes them out of a graph that was just traced; None where it has none."""
+    checks = module.graph.find_nodes(op="call_function", target=expect)
+    if not checks:
+        return None
+    apart = copy.deepcopy(module, _on_meta(module))
+    for node in reversed(list(apart.graph.nodes)):
+        if node.op == "output":
+            node.args = (None,)
+        elif node.op != "placeholder" and node.target is not expect and not node.users:
+            apart.graph.erase_node(node)
+    apart.delete_all_unused_submodules()
+    apart.recompile()
+    _erase(module, checks)
+    return Conditions(apart)
+
+
+def _on_meta(module: nn.Module) -> dict[int, Any]:
+    """What copy.deepcopy is to take for copies of a module's tensors."""
+    found: dict[int, Any] = {}
+    for each in chain(module.parameters(), module.buffers()):
+        made = _without_numbers(each, torch.device("meta"))
+        found[id(each)] = nn.Parameter(made, requires_grad=False) if isinstance(each, nn.Parameter) else made
+    return found
+
+
+def _erase(module: fx.GraphModule, checks: Iterable[fx.Node]) -> None:
+    """With what only they had."""
+    reader = Reader(module)
+    unused = list(checks)
+    while unused:
+        node = unused.pop()
+        before = node.all_input_nodes
+        module.graph.erase_node(node)
+        is_function = (each for each in before if each.op in ("call_function", "call_method"))
+        unused += [each for each in is_function if not each.users and not reader.writes(each)]
+    module.recompile()
