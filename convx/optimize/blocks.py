@@ -76,7 +76,7 @@ def _inverted_residual(reader: Reader, expand: fx.Node) -> _Match | None:
         is_input = project.args[1] is expand.args[0]
         if not is_input or layers[2].activation != "none" or layers[0].kernel_size != (1, 1):
             return None
-    if not _nothing_writes(reader, chain):
+    if not reader.nothing_writes(chain):
         return None
     inner: Any = None if excitation is None else excitation.block
     block = InvertedResidual(layers[0], layers[1], layers[2], adds_input, inner).eval()
@@ -116,7 +116,7 @@ def _squeeze_excite(reader: Reader, product: fx.Node) -> _Match | None:
         is_one_chain = all(len(node.users) == 1 for node in chain[1:])
         if not is_one_chain or excite.activation != "none":  # type: ignore[union-attr]
             continue
-        if excite.out_channels != squeeze.in_channels or not _nothing_writes(reader, chain[::-1]):  # type: ignore[union-attr]
+        if excite.out_channels != squeeze.in_channels or not reader.nothing_writes(chain[::-1]):  # type: ignore[union-attr]
             continue
         block = SqueezeExcite(squeeze, excite, kind).eval()  # type: ignore[arg-type]
         layers = {"squeeze": chain[3], "excite": chain[2]}
@@ -152,16 +152,6 @@ def _is_first(reader: Reader, node: fx.Node) -> bool:
 def _is_depthwise(reader: Reader, node: fx.Node) -> bool:
     layer = _convolution(reader, node)
     return layer is not None and layer.groups == layer.in_channels == layer.out_channels
-
-
-def _nothing_writes(reader: Reader, chain: list[fx.Node]) -> bool:
-    """Between the first and the last: the block may read its input again at its end."""
-    node = chain[0].next
-    while node is not chain[-1]:
-        if node not in chain and reader.writes(node):
-            return False
-        node = node.next
-    return True
 
 
 def _free_name(module: fx.GraphModule, layers: list[fx.Node], word: str) -> str:

@@ -44,6 +44,7 @@ _FUNCTIONS_OF_ACTIVATIONS: dict[Any, str] = {
     F.hardswish: "hardswish",
     F.gelu: "gelu",
 }
+_SUBTRACTIONS: tuple[Any, ...] = (operator.sub, torch.sub, "sub")
 _PRODUCTS: tuple[Any, ...] = (operator.mul, torch.mul, "mul")
 _MODULES_OF_GATES: dict[type[nn.Module], str] = {nn.Sigmoid: "sigmoid", nn.Hardsigmoid: "hardsigmoid"}
 _FUNCTIONS_OF_GATES: dict[Any, str] = {
@@ -247,21 +248,22 @@ class Reader:
 
     def sum(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
         """Of two tensors that the graph computes. Whether they have one shape is not known."""
-        if node.op not in ("call_function", "call_method") or node.target not in _ADDITIONS:
-            return None
-        if len(node.args) != 2 or node.kwargs:
-            return None
-        first, second = node.args
-        return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
+        return _both(node, _ADDITIONS)
+
+    def difference(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+        """As sum; which writes to neither."""
+        return _both(node, _SUBTRACTIONS)
+
+    def adds_nothing(self, node: fx.Node) -> bool:
+        """Whether it is the sum of a tensor and the number 0."""
+        if node.op not in ("call_function", "call_method") or node.target not in _ADDITIONS or node.kwargs:
+            return False
+        numbers = [each for each in node.args if not isinstance(each, fx.Node)]
+        return len(node.args) == 2 and numbers in ([0], [0.0])
 
     def product(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
         """Of two tensors that the graph computes."""
-        if node.op not in ("call_function", "call_method") or node.target not in _PRODUCTS:
-            return None
-        if len(node.args) != 2 or node.kwargs:
-            return None
-        first, second = node.args
-        return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
+        return _both(node, _PRODUCTS)
 
     def gate(self, node: fx.Node) -> str | None:
         """Which of GATES it is."""
@@ -388,6 +390,15 @@ class Reader:
             in_place = name.endswith("_") or node.kwargs.get("out") is not None or _is_told_in_place(node)
         return in_place or name == "setitem"
 
+    def nothing_writes(self, chain: Sequence[fx.Node]) -> bool:
+        """Between the first and the last but what is in it, which may read its input again at its end."""
+        node = chain[0].next
+        while node is not chain[-1]:
+            if node not in chain and self.writes(node):
+                return False
+            node = node.next
+        return True
+
     @staticmethod
     def written(node: fx.Node) -> fx.Node | None:
         """What a node that writes writes to."""
@@ -440,6 +451,16 @@ def _is_told_in_place(node: fx.Node) -> bool:
     except ValueError:  # of a builtin, which has none
         return False
     return "inplace" in names and bound(node, " ".join(names)).get("inplace") is True
+
+
+def _both(node: fx.Node, targets: tuple[Any, ...]) -> tuple[fx.Node, fx.Node] | None:
+    """What it computes of two nodes, where it is a call of one of these."""
+    if node.op not in ("call_function", "call_method") or node.target not in targets:
+        return None
+    if len(node.args) != 2 or node.kwargs:
+        return None
+    first, second = node.args
+    return (first, second) if isinstance(first, fx.Node) and isinstance(second, fx.Node) else None
 
 
 def _first(node: fx.Node) -> Any:

@@ -29,6 +29,7 @@ from convx.optimize.linears import take_linears
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import decide_pads, take_pads
+from convx.optimize.parallel import merge
 from convx.optimize.permutes import take_permutes
 from convx.optimize.pools import fuse_flattening, fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
@@ -281,7 +282,9 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         take_pads(module)
         if take_permutes(module):
             ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
+        merged = merge(module)
         fused = fuse(module)
+        fused |= {name: ("parallel layers", *fused[name]) for name in merged if name in fused}
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         devices = {each.device.type for each in inputs.tensors(args, kwargs)}
         if devices == {"cpu"}:

@@ -1,0 +1,181 @@
+"""Convolutions of the same images whose results are added, and norms among them: one convolution, of the sum
+of their filters, as the authors of RepVGG (Ding et al., 2021) make it after training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from convx._arguments import Pair, padding_2d, pair
+from convx.optimize.constants import parameter
+from convx.optimize.folding import folded
+from convx.optimize.graph import Convolution, Reader
+from convx.optimize.naming import free_name
+from convx.optimize.nodes import is_image, put, shape_of
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """What a node adds to: a filter, centred, and a bias, of images."""
+
+    input: fx.Node
+    weight: Tensor  # float64: (out_channels, in_channels / groups, height, width)
+    bias: Tensor
+    stride: Pair
+    groups: int
+    nodes: tuple[fx.Node, ...]  # that do it, of which nobody else reads any but the last
+    largest: Convolution | None  # of its filters; None of a norm alone
+    count: int = 1
+
+    @property
+    def size(self) -> Pair:
+        return self.weight.shape[2], self.weight.shape[3]
+
+
+def merge(module: fx.GraphModule) -> list[str]:
+    """Rewrites the graph; the names of the layers that stand for several."""
+    reader = Reader(module)
+    convolutions = {each.node: each for each in reader.convolutions()}
+    branches: dict[fx.Node, _Branch] = {}
+    with torch.no_grad():
+        for node in module.graph.nodes:
+            found = _branch(reader, convolutions, branches, node)
+            if found is not None:
+                branches[node] = found
+        inside = {each for branch in branches.values() for each in branch.nodes[:-1]}
+        sums = [branch for node, branch in branches.items() if branch.count > 1 and node not in inside]
+        order = {node: place for place, node in enumerate(module.graph.nodes)}
+        names = []
+        for branch in sums:
+            nodes = sorted(branch.nodes, key=order.__getitem__)
+            if branch.largest is not None and reader.nothing_writes(nodes):
+                names.append(_put(module, branch, branch.largest, nodes))
+    module.delete_all_unused_submodules()
+    module.recompile()
+    return names
+
+
+def _branch(
+    reader: Reader, convolutions: dict[fx.Node, Convolution], branches: dict[fx.Node, _Branch], node: fx.Node
+) -> _Branch | None:
+    if node in convolutions:
+        return _of_convolution(convolutions[node])
+    if not is_image(node):
+        return None
+    norm = reader.norm(node)
+    if norm is not None:
+        before = _before(branches, norm.input) or _same(norm.input, norm.mean.device)
+        if before is None:
+            return None
+        weight, bias = folded(before.weight, before.bias, norm)
+        return replace(before, weight=weight, bias=bias, nodes=(*before.nodes, node))
+    terms = _terms(reader, node)
+    parts = [each for term in terms if (each := _part(reader, branches, term, node, terms)) is not None]
+    if not parts or len(parts) < len(terms) or len(set(terms)) < len(terms):
+        return None
+    if len(parts) == 1:
+        return replace(parts[0], nodes=(*parts[0].nodes, node))
+    first, second = parts
+    return _sum(first, _negative(second) if reader.difference(node) else second, node)
+
+
+def _before(branches: dict[fx.Node, _Branch], node: fx.Node) -> _Branch | None:
+    """What it ends, if nobody else reads that."""
+    return branches.get(node) if len(node.users) == 1 else None
+
+
+def _terms(reader: Reader, node: fx.Node) -> Sequence[fx.Node]:
+    """Whose sum or difference it is: of one, where it adds no more than 0."""
+    if reader.is_identity(node) or reader.adds_nothing(node):
+        return node.all_input_nodes
+    return reader.sum(node) or reader.difference(node) or ()
+
+
+def _part(
+    reader: Reader, branches: dict[fx.Node, _Branch], term: fx.Node, node: fx.Node, terms: Sequence[fx.Node]
+) -> _Branch | None:
+    """The images themselves only where a norm is behind the sum: else kernels add them as they write."""
+    found = _before(branches, term)
+    if found is not None or len(terms) == 1 or len(node.users) > 1:
+        return found
+    others = [each for each in (branches.get(other) for other in terms if other is not term) if each]
+    is_input = bool(others) and others[0].input is term
+    is_before_norm = any(reader.norm(user) is not None for user in node.users)
+    return _same(term, others[0].weight.device) if is_input and is_before_norm else None
+
+
+def _of_convolution(convolution: Convolution) -> _Branch | None:
+    layer, input = convolution.layer, convolution.input
+    stride, (height, width) = pair("stride", layer.stride), pair("kernel_size", layer.kernel_size)
+    is_plain = pair("dilation", layer.dilation) == (1, 1) and convolution.activation == "none"
+    if not is_image(input) or not is_plain or height % 2 == 0 or width % 2 == 0:
+        return None
+    sides = (height // 2, height // 2, width // 2, width // 2)
+    if padding_2d(layer.padding, layer.weight.shape, stride, (1, 1)) != sides:
+        return None
+    weight = layer.weight.double()
+    bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.double()
+    return _Branch(input, weight, bias, stride, layer.groups, (convolution.node,), convolution)
+
+
+def _same(image: fx.Node, device: torch.device) -> _Branch | None:
+    """The image as it is: of a norm that has no convolution before it."""
+    if not is_image(image):
+        return None
+    channels = shape_of(image)[1]
+    weight = torch.ones(channels, 1, 1, 1, dtype=torch.float64, device=device)
+    return _Branch(image, weight, weight.new_zeros(channels), (1, 1), channels, (), None)
+
+
+def _negative(branch: _Branch) -> _Branch:
+    return replace(branch, weight=-branch.weight, bias=-branch.bias)
+
+
+def _sum(first: _Branch, second: _Branch, node: fx.Node) -> _Branch | None:
+    """By the filter that is as large as both: two that cross would make a larger one."""
+    both = (first, second)
+    size = (max(each.size[0] for each in both), max(each.size[1] for each in both))
+    large = next((each for each in both if each.size == size and each.largest is not None), None)
+    groups = {each.groups for each in both if each.largest is not None}
+    kinds = {(each.input, each.stride, len(each.weight)) for each in both}
+    if large is None or len(kinds) > 1 or len(groups) > 1:
+        return None
+    return replace(
+        large,
+        weight=_grown(first.weight, large) + _grown(second.weight, large),
+        bias=first.bias + second.bias,
+        nodes=(*first.nodes, *second.nodes, node),
+        count=first.count + second.count,
+    )
+
+
+def _grown(weight: Tensor, to: _Branch) -> Tensor:
+    """With zeros around, and in the groups of the other one, where each channel is its own."""
+    inside = to.weight.shape[1]
+    if weight.shape[1] != inside:
+        own = torch.arange(len(weight), device=weight.device)
+        weight = torch.zeros(len(weight), inside, 1, 1, dtype=weight.dtype, device=weight.device).index_put(
+            (own, own % inside), weight[:, 0]
+        )
+    above, before = ((to.size[place] - weight.shape[2 + place]) // 2 for place in (0, 1))
+    return F.pad(weight, (before, before, above, above))
+
+
+def _put(module: fx.GraphModule, branch: _Branch, convolution: Convolution, nodes: Sequence[fx.Node]) -> str:
+    own = convolution.layer
+    padding = (branch.size[0] // 2, branch.size[1] // 2)
+    with torch.device("meta"):
+        made = nn.Conv2d(
+            own.in_channels, own.out_channels, branch.size, branch.stride, padding, groups=branch.groups
+        )
+    made.weight = parameter(torch.empty_like(own.weight).copy_(branch.weight))
+    made.bias = parameter(branch.bias.to(own.weight.dtype))
+    name = free_name(module, convolution.name, [convolution.node])
+    put(module, name, made.eval(), [convolution.input], nodes[-1])
+    for node in reversed(nodes):
+        module.graph.erase_node(node)
+    return name
