@@ -4,6 +4,7 @@ graph, where it would come between layers, and looked at once for each kind of i
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -16,6 +17,7 @@ from convx.optimize.branches import expect
 from convx.optimize.graph import Reader
 
 _MOST = 1024  # kinds that are remembered
+_LOOKING = threading.Lock()  # one at a time: meanwhile the graph's layers have weights without numbers
 
 
 class Conditions:
@@ -45,7 +47,7 @@ class Conditions:
     def _looked_at(self, tensors: Sequence[Tensor]) -> bool:
         every = (self._graph.named_parameters, self._graph.named_buffers)
         own = chain.from_iterable(each(remove_duplicate=False) for each in every)
-        with FakeTensorMode(), torch.no_grad():
+        with _LOOKING, FakeTensorMode(), torch.no_grad():
             device = tensors[0].device
             held = {name: _without_numbers(each, device) for name, each in own}
             given = tuple(_without_numbers(each, each.device) for each in tensors)

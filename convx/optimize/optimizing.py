@@ -83,8 +83,9 @@ def optimize(
 ) -> OptimizedModel:
     """A copy of a model that is faster at inference; the model stays as it is.
 
-    Batch norms go into the filters of the convolutions before them; activations and skip connections are done
-    by the convolution's kernel as it writes its result. Convolutions are run by convx, each by the plan that
+    Batch norms go into the filters of the convolutions before them, and convolutions of the same images whose
+    results are added become one; activations and skip connections are done by the convolution's kernel as it
+    writes its result. Convolutions are run by convx, each by the plan that
     is the fastest with all that it has to do, torch's own among them; and inverted residual blocks (1x1, or
     the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last,
     of float32 and 16 bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation,

@@ -3,8 +3,9 @@ of their filters, as the authors of RepVGG (Ding et al., 2021) make it after tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -12,28 +13,27 @@ from torch import Tensor, fx, nn
 
 from convx._arguments import Pair, padding_2d, pair
 from convx.optimize.constants import parameter
-from convx.optimize.folding import folded
+from convx.optimize.folding import Norm, folded
 from convx.optimize.graph import Convolution, Reader
 from convx.optimize.naming import free_name
 from convx.optimize.nodes import is_image, put, shape_of
 
+_Filters = tuple[Tensor, Tensor]  # float64: (out_channels, in_channels / groups, height, width), and a bias
+
 
 @dataclass(frozen=True)
 class _Branch:
-    """What a node adds to: a filter, centred, and a bias, of images."""
+    """What a node has computed of images: by a filter, centred, and a bias."""
 
     input: fx.Node
-    weight: Tensor  # float64: (out_channels, in_channels / groups, height, width)
-    bias: Tensor
+    filters: Callable[[], _Filters]  # computed for those alone that are taken
+    size: Pair
     stride: Pair
+    channels: int
     groups: int
     nodes: tuple[fx.Node, ...]  # that do it, of which nobody else reads any but the last
     largest: Convolution | None  # of its filters; None of a norm alone
     count: int = 1
-
-    @property
-    def size(self) -> Pair:
-        return self.weight.shape[2], self.weight.shape[3]
 
 
 def merge(module: fx.GraphModule) -> list[str]:
@@ -71,16 +71,15 @@ def _branch(
         before = _before(branches, norm.input) or _same(norm.input, norm.mean.device)
         if before is None:
             return None
-        weight, bias = folded(before.weight, before.bias, norm)
-        return replace(before, weight=weight, bias=bias, nodes=(*before.nodes, node))
+        normed = partial(_normed, before.filters, norm)
+        return replace(before, filters=normed, nodes=(*before.nodes, node))
     terms = _terms(reader, node)
     parts = [each for term in terms if (each := _part(reader, branches, term, node, terms)) is not None]
     if not parts or len(parts) < len(terms) or len(set(terms)) < len(terms):
         return None
     if len(parts) == 1:
         return replace(parts[0], nodes=(*parts[0].nodes, node))
-    first, second = parts
-    return _sum(first, _negative(second) if reader.difference(node) else second, node)
+    return _sum(parts[0], parts[1], node, -1 if reader.difference(node) else 1)
 
 
 def _before(branches: dict[fx.Node, _Branch], node: fx.Node) -> _Branch | None:
@@ -100,12 +99,11 @@ def _part(
 ) -> _Branch | None:
     """The images themselves only where a norm is behind the sum: else kernels add them as they write."""
     found = _before(branches, term)
-    if found is not None or len(terms) == 1 or len(node.users) > 1:
+    if found is not None or len(terms) == 1 or len(node.users) > 1 or reader.writes(node):
         return found
-    others = [each for each in (branches.get(other) for other in terms if other is not term) if each]
-    is_input = bool(others) and others[0].input is term
-    is_before_norm = any(reader.norm(user) is not None for user in node.users)
-    return _same(term, others[0].weight.device) if is_input and is_before_norm else None
+    is_input = any(branches[each].input is term for each in terms if each in branches)
+    norms = [norm for user in node.users if (norm := reader.norm(user)) is not None]
+    return _same(term, norms[0].mean.device) if is_input and norms else None
 
 
 def _of_convolution(convolution: Convolution) -> _Branch | None:
@@ -117,9 +115,9 @@ def _of_convolution(convolution: Convolution) -> _Branch | None:
     sides = (height // 2, height // 2, width // 2, width // 2)
     if padding_2d(layer.padding, layer.weight.shape, stride, (1, 1)) != sides:
         return None
-    weight = layer.weight.double()
-    bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.double()
-    return _Branch(input, weight, bias, stride, layer.groups, (convolution.node,), convolution)
+    filters = partial(_own, layer)
+    own = (stride, layer.out_channels, layer.groups, (convolution.node,), convolution)
+    return _Branch(input, filters, (height, width), *own)
 
 
 def _same(image: fx.Node, device: torch.device) -> _Branch | None:
@@ -127,41 +125,55 @@ def _same(image: fx.Node, device: torch.device) -> _Branch | None:
     if not is_image(image):
         return None
     channels = shape_of(image)[1]
-    weight = torch.ones(channels, 1, 1, 1, dtype=torch.float64, device=device)
-    return _Branch(image, weight, weight.new_zeros(channels), (1, 1), channels, (), None)
+    return _Branch(image, partial(_ones, channels, device), (1, 1), (1, 1), channels, channels, (), None)
 
 
-def _negative(branch: _Branch) -> _Branch:
-    return replace(branch, weight=-branch.weight, bias=-branch.bias)
-
-
-def _sum(first: _Branch, second: _Branch, node: fx.Node) -> _Branch | None:
+def _sum(first: _Branch, second: _Branch, node: fx.Node, sign: int) -> _Branch | None:
     """By the filter that is as large as both: two that cross would make a larger one."""
     both = (first, second)
     size = (max(each.size[0] for each in both), max(each.size[1] for each in both))
     large = next((each for each in both if each.size == size and each.largest is not None), None)
     groups = {each.groups for each in both if each.largest is not None}
-    kinds = {(each.input, each.stride, len(each.weight)) for each in both}
+    kinds = {(each.input, each.stride, each.channels) for each in both}
     if large is None or len(kinds) > 1 or len(groups) > 1:
         return None
     return replace(
         large,
-        weight=_grown(first.weight, large) + _grown(second.weight, large),
-        bias=first.bias + second.bias,
+        filters=partial(_added, first.filters, second.filters, sign, size),
         nodes=(*first.nodes, *second.nodes, node),
         count=first.count + second.count,
     )
 
 
-def _grown(weight: Tensor, to: _Branch) -> Tensor:
-    """With zeros around, and in the groups of the other one, where each channel is its own."""
-    inside = to.weight.shape[1]
+def _own(layer: nn.Conv2d) -> _Filters:
+    weight = layer.weight.double()
+    return weight, weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.double()
+
+
+def _ones(channels: int, device: torch.device) -> _Filters:
+    """Each channel a group."""
+    weight = torch.ones(channels, 1, 1, 1, dtype=torch.float64, device=device)
+    return weight, weight.new_zeros(channels)
+
+
+def _normed(filters: Callable[[], _Filters], norm: Norm[Tensor]) -> _Filters:
+    return folded(*filters(), norm)
+
+
+def _added(first: Callable[[], _Filters], second: Callable[[], _Filters], sign: int, size: Pair) -> _Filters:
+    weights, biases = zip(first(), second(), strict=True)
+    inside = max(each.shape[1] for each in weights)  # of a group
+    grown = [_grown(each, size, inside) for each in weights]
+    return grown[0] + sign * grown[1], biases[0] + sign * biases[1]
+
+
+def _grown(weight: Tensor, size: Pair, inside: int) -> Tensor:
+    """With zeros around, and in groups of so many channels, where each is its own."""
     if weight.shape[1] != inside:
         own = torch.arange(len(weight), device=weight.device)
-        weight = torch.zeros(len(weight), inside, 1, 1, dtype=weight.dtype, device=weight.device).index_put(
-            (own, own % inside), weight[:, 0]
-        )
-    above, before = ((to.size[place] - weight.shape[2 + place]) // 2 for place in (0, 1))
+        groups = weight.new_zeros(len(weight), inside, 1, 1)
+        weight = groups.index_put((own, own % inside), weight[:, 0])
+    above, before = ((size[place] - weight.shape[2 + place]) // 2 for place in (0, 1))
     return F.pad(weight, (before, before, above, above))
 
 
@@ -172,8 +184,9 @@ def _put(module: fx.GraphModule, branch: _Branch, convolution: Convolution, node
         made = nn.Conv2d(
             own.in_channels, own.out_channels, branch.size, branch.stride, padding, groups=branch.groups
         )
-    made.weight = parameter(torch.empty_like(own.weight).copy_(branch.weight))
-    made.bias = parameter(branch.bias.to(own.weight.dtype))
+    weight, bias = branch.filters()
+    made.weight = parameter(torch.empty_like(own.weight).copy_(weight))
+    made.bias = parameter(bias.to(own.weight.dtype))
     name = free_name(module, convolution.name, [convolution.node])
     put(module, name, made.eval(), [convolution.input], nodes[-1])
     for node in reversed(nodes):

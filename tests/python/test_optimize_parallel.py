@@ -117,6 +117,13 @@ def written_between(model: Any, x: Tensor) -> Tensor:
     return torch.relu(y + model.a1(x))
 
 
+def written_to(model: Any, x: Tensor) -> Tensor:
+    y = x.clone()
+    z = y
+    z += model.a0(y)
+    return model.b(z) + y  # type: ignore[no-any-return]
+
+
 def without_a_norm(model: Any, x: Tensor) -> Tensor:
     return torch.relu(model.a0(x) + x)
 
@@ -130,6 +137,7 @@ APART: dict[str, Callable[[], Model]] = {
     "other groups": lambda: model_of(of_layers, conv(3), conv(3, 12)),
     "even": lambda: model_of(of_layers, conv(3), conv(2, padding="same")),
     "dilated": lambda: model_of(of_layers, conv(3), conv(3, padding=2, dilation=2)),
+    "the images are written to": lambda: model_of(written_to, conv(3), b=norm()),
     "the images alone": lambda: model_of(without_a_norm, conv(3)),
 }
 
