@@ -28,12 +28,13 @@ class Inputs:
     model may do something else.
     """
 
+    _ranks: list[int] | None = None  # that tensors have to have
+
     def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         self._signature = inspect.signature(model.forward)
         bound = self._bound(args, kwargs)
         self._pattern = tree_map(lambda leaf: _Open if isinstance(leaf, Tensor) else leaf, bound)
         self._count = tree_flatten(self._pattern)[0].count(_Open)
-        self._ranks: list[int] | None = None
         # Calls like this one by position need not be bound.
         self._is_plain = bound[0] == args and all(isinstance(each, Tensor) for each in args) and not kwargs
 
