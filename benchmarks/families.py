@@ -77,12 +77,12 @@ def look(network: FamilyNetwork) -> Row:
     left = [f"{reason} ({count})" for reason, count in Counter(row.reason for row in rows).items() if reason]
     if found.reason:
         left.append(found.reason)
-    elif norms := _norms(optimized.network):
+    elif norms := norms_of(optimized.network):
         left.append(f"batch norms ({norms})")
     return Row(network, len(rows), _counts(fused + _blocks(optimized)), _cell(left), error / reference.error)
 
 
-def _norms(network: Any) -> int:
+def norms_of(network: Any) -> int:
     """How many a graph computes."""
     reader = Reader(network)
     return sum(
