@@ -26,9 +26,9 @@ class Conditions:
     Sizes inside are found by a run without numbers of all layers that they depend on.
     """
 
-    def __init__(self, graph: fx.GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule, example: Sequence[Tensor]) -> None:
         self._graph = graph  # of layers without numbers
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Any, bool] = {_kind(example): True}
 
     def hold(self, tensors: Sequence[Tensor]) -> bool:
         if torch.compiler.is_compiling():  # for those that are known; what else does is slower, and right
@@ -36,7 +36,7 @@ class Conditions:
             if any(isinstance(size, torch.SymInt) for own in sizes for size in own):
                 return False  # of an export for any size
             return any(holds and [each[0] for each in kind] == sizes for kind, holds in self._known.items())
-        kind = tuple((tuple(each.shape), each.stride(), each.dtype, each.device) for each in tensors)
+        kind = _kind(tensors)
         found = self._known.get(kind)
         if found is None:
             if len(self._known) == _MOST:
@@ -58,12 +58,16 @@ class Conditions:
         return True
 
 
+def _kind(tensors: Sequence[Tensor]) -> Any:
+    return tuple((tuple(each.shape), each.stride(), each.dtype, each.device) for each in tensors)
+
+
 def _without_numbers(tensor: Tensor, device: torch.device) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
 
-def take_conditions(module: fx.GraphModule) -> Conditions | None:
-    """Takes them out of a graph that was just traced; None where it has none."""
+def take_conditions(module: fx.GraphModule, example: Sequence[Tensor]) -> Conditions | None:
+    """Takes them out of a graph that was just traced for the example; None where it has none."""
     checks = module.graph.find_nodes(op="call_function", target=expect)
     if not checks:
         return None
@@ -76,7 +80,7 @@ def take_conditions(module: fx.GraphModule) -> Conditions | None:
     apart.delete_all_unused_submodules()
     apart.recompile()
     _erase(module, checks)
-    return Conditions(apart)
+    return Conditions(apart, example)
 
 
 def _on_meta(module: nn.Module) -> dict[int, Any]:

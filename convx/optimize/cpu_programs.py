@@ -196,7 +196,7 @@ class _Recorder(fx.Interpreter):
         return result
 
     def _linked(self, node: fx.Node, result: Any) -> list[_Linked]:
-        """None where Python has to make the call."""
+        """What the call is in a chain; nothing where Python has to make it."""
         layer: Any = self.fetch_attr(str(node.target))
         if _has_hooks(layer) or node.kwargs:
             return []

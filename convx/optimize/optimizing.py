@@ -83,20 +83,20 @@ def optimize(
 ) -> OptimizedModel:
     """A copy of a model that is faster at inference; the model stays as it is.
 
-    Batch norms go into the filters of the convolutions before them, and convolutions of the same images whose
-    results are added become one; activations and skip connections are done by the convolution's kernel as it
-    writes its result. Convolutions are run by convx, each by the plan that
-    is the fastest with all that it has to do, torch's own among them; and inverted residual blocks (1x1, or
-    the network's first convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last,
-    of float32 and 16 bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation,
-    of float32 on CPUs by strips of rows that stay in a core's caches, where that is measured to be faster
-    than their layers; so are squeeze-and-excitations alone, with their means and product. On GPUs
-    classifiers, linear layers of up to some hundred rows, are convolutions of single pixels, and the whole is
-    replayed as a CUDA graph. On CPUs convolutions, blocks, means of planes, linear layers, and
-    concatenations, slices and shuffles of channels that follow one another are one call, in memory that is
-    kept, and the images of a batch go through them one by one where that is faster on the example input. What
-    is no convolution is torch's own, or compiled by inductor where that is measured to be faster (compile).
-    The copy is run on the example input beside the model and checked against float64.
+    Batch norms go into the filters of the convolutions before them, and convolutions of the same images
+    whose results are added become one; activations and skip connections are done by the convolution's
+    kernel as it writes its result. Convolutions are run by convx, each by the plan that is the fastest with
+    all that it has to do, torch's own among them; and inverted residual blocks (1x1, or the network's first
+    convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last, of float32 and 16
+    bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation, of float32 on
+    CPUs by strips of rows that stay in a core's caches, where that is measured to be faster than their
+    layers; so are squeeze-and-excitations alone, with their means and product. On GPUs classifiers, linear
+    layers of up to some hundred rows, are convolutions of single pixels, and the whole is replayed as a
+    CUDA graph. On CPUs convolutions, blocks, means of planes, linear layers, and concatenations, slices and
+    shuffles of channels that follow one another are one call, in memory that is kept, and the images of a
+    batch go through them one by one where that is faster on the example input. What is no convolution is
+    torch's own, or compiled by inductor where that is measured to be faster (compile). The copy is run on
+    the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
@@ -208,8 +208,9 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
             each.choices = choose(each.network, *given(each, args, kwargs))
     own = None
     if network.inputs is not None:
-        own = trace(copy.deepcopy(native), network.inputs, network.inputs.tensors(args, kwargs))
-        take_conditions(own)  # of which it has no more
+        example = network.inputs.tensors(args, kwargs)
+        own = trace(copy.deepcopy(native), network.inputs, example)
+        take_conditions(own, example)  # of which it has no more
         candidates[_OWN] = make(own, network.inputs, "as given", graphs)
     models: dict[str, nn.Module] = {"native": native, **candidates}
     times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
@@ -274,20 +275,21 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
     unfused = copy.deepcopy(model)
     try:
         inputs = Inputs(model, args, kwargs)
-        module = trace(unfused, inputs, inputs.tensors(args, kwargs))
+        example = inputs.tensors(args, kwargs)
+        module = trace(unfused, inputs, example)
         decide_pads(module)
-        conditions = take_conditions(module)
+        conditions = take_conditions(module, example)
         make_layers(module)
         fold_factors(module)
-        ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
+        ShapeProp(module).propagate(*map(copied, example))
         take_pads(module)
         if take_permutes(module):
-            ShapeProp(module).propagate(*map(copied, inputs.tensors(args, kwargs)))
+            ShapeProp(module).propagate(*map(copied, example))
         merged = merge(module)
         fused = fuse(module)
         fused |= {name: ("parallel layers", *fused[name]) for name in merged if name in fused}
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
-        devices = {each.device.type for each in inputs.tensors(args, kwargs)}
+        devices = {each.device.type for each in example}
         if devices == {"cpu"}:
             fuse_moves(module)
             fuse_pools(module)
