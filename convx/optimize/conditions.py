@@ -31,10 +31,10 @@ class Conditions:
         self._known: dict[Any, bool] = {_kind(example): True}
 
     def hold(self, tensors: Sequence[Tensor]) -> bool:
-        if torch.compiler.is_compiling():  # for those that are known; what else does is slower, and right
-            sizes = [tuple(each.shape) for each in tensors]
-            if any(isinstance(size, torch.SymInt) for own in sizes for size in own):
-                return False  # of an export for any size
+        sizes = [tuple(each.shape) for each in tensors]
+        if any(isinstance(size, torch.SymInt) for own in sizes for size in own):
+            return False  # of an export for any size: what runs otherwise is slower, and right
+        if torch.compiler.is_compiling():
             return any(holds and [each[0] for each in kind] == sizes for kind, holds in self._known.items())
         kind = _kind(tensors)
         found = self._known.get(kind)
