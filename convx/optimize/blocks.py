@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import fx
 
-from convx._arguments import padding_2d, pair
+from convx._arguments import pair
 from convx._blocks import Block, InvertedResidual, SqueezeExcite
-from convx.optimize.graph import Reader
+from convx.optimize.graph import Reader, is_centred
 from convx.optimize.layers import FusedConv2d
 from convx.optimize.naming import first_free
 from convx.optimize.nodes import put
@@ -130,10 +130,7 @@ def _convolution(reader: Reader, node: fx.Node) -> FusedConv2d | None:
     if not isinstance(layer, FusedConv2d) or node.kwargs:
         return None
     (height, width), stride = layer.kernel_size, pair("stride", layer.stride)
-    dilation = pair("dilation", layer.dilation)
-    is_padded = padding_2d(layer.padding, layer.weight.shape, stride, dilation) == (height // 2,) * 4
-    is_square = height == width and height % 2 == 1 and stride[0] == stride[1]
-    return layer if is_square and is_padded and dilation == (1, 1) else None
+    return layer if is_centred(layer) and height == width and stride[0] == stride[1] else None
 
 
 def _is_pointwise(reader: Reader, node: fx.Node) -> bool:

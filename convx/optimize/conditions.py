@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -31,12 +31,12 @@ class Conditions:
         self._known: dict[Any, bool] = {_kind(example): True}
 
     def hold(self, tensors: Sequence[Tensor]) -> bool:
-        sizes = [tuple(each.shape) for each in tensors]
+        kind = _kind(tensors)
+        sizes = [each[0] for each in kind]
         if any(isinstance(size, torch.SymInt) for own in sizes for size in own):
             return False  # of an export for any size: what runs otherwise is slower, and right
         if torch.compiler.is_compiling():
-            return any(holds and [each[0] for each in kind] == sizes for kind, holds in self._known.items())
-        kind = _kind(tensors)
+            return any(holds and [each[0] for each in known] == sizes for known, holds in self._known.items())
         found = self._known.get(kind)
         if found is None:
             if len(self._known) == _MOST:
@@ -68,8 +68,7 @@ def _without_numbers(tensor: Tensor, device: torch.device) -> Tensor:
 
 def take_conditions(module: fx.GraphModule, example: Sequence[Tensor]) -> Conditions | None:
     """Takes them out of a graph that was just traced for the example; None where it has none."""
-    checks = module.graph.find_nodes(op="call_function", target=expect)
-    if not checks:
+    if not _checks(module):
         return None
     apart = copy.deepcopy(module, _on_meta(module))
     for node in reversed(list(apart.graph.nodes)):
@@ -79,8 +78,18 @@ def take_conditions(module: fx.GraphModule, example: Sequence[Tensor]) -> Condit
             apart.graph.erase_node(node)
     apart.delete_all_unused_submodules()
     apart.recompile()
-    _erase(module, checks)
+    drop_checks(module)
     return Conditions(apart, example)
+
+
+def drop_checks(module: fx.GraphModule) -> None:
+    """Of a graph that is called where its conditions are known to hold."""
+    Reader(module).erase(_checks(module))
+    module.recompile()
+
+
+def _checks(module: fx.GraphModule) -> Sequence[fx.Node]:
+    return module.graph.find_nodes(op="call_function", target=expect)
 
 
 def _on_meta(module: nn.Module) -> dict[int, Any]:
@@ -90,16 +99,3 @@ def _on_meta(module: nn.Module) -> dict[int, Any]:
         made = _without_numbers(each, torch.device("meta"))
         found[id(each)] = nn.Parameter(made, requires_grad=False) if isinstance(each, nn.Parameter) else made
     return found
-
-
-def _erase(module: fx.GraphModule, checks: Iterable[fx.Node]) -> None:
-    """With what only they had."""
-    reader = Reader(module)
-    unused = list(checks)
-    while unused:
-        node = unused.pop()
-        before = node.all_input_nodes
-        module.graph.erase_node(node)
-        is_function = (each for each in before if each.op in ("call_function", "call_method"))
-        unused += [each for each in is_function if not each.users and not reader.writes(each)]
-    module.recompile()

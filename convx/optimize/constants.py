@@ -33,7 +33,7 @@ def make_layers(module: fx.GraphModule) -> None:
         with module.graph.inserting_after(node):
             made = module.graph.call_module(name, (of["input"],))
         node.replace_all_uses_with(made)
-        _erase(module.graph, node)
+        reader.erase([node])
         made.target = free_name(module, name, [made])
         module.add_submodule(made.target, layer)
     module.delete_all_unused_submodules()
@@ -53,7 +53,7 @@ def fold_factors(module: fx.GraphModule) -> None:
             with module.graph.inserting_before(node):
                 node.replace_input_with(factor, module.graph.get_attr(name))
             if not factor.users:
-                _erase(module.graph, factor)
+                reader.erase([factor])
     module.recompile()
 
 
@@ -148,11 +148,3 @@ def _owner(weight: fx.Node) -> str:
     while node.op != "get_attr":
         node = node.all_input_nodes[0]
     return str(node.target).rpartition(".")[0]
-
-
-def _erase(graph: fx.Graph, node: fx.Node) -> None:
-    """With all that was there for it alone."""
-    needed = _needed(node)
-    for each in reversed(list(graph.nodes)):
-        if each is node or (each in needed and not each.users and not each.is_impure()):
-            graph.erase_node(each)

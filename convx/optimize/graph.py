@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import convx.nn
-from convx._arguments import pair
+from convx._arguments import padding_2d, pair
 from convx._blocks import Block
 from convx.convert import cannot_swap
 from convx.optimize.branches import BranchTracer
@@ -399,6 +399,16 @@ class Reader:
             node = node.next
         return True
 
+    def erase(self, nodes: Iterable[fx.Node]) -> None:
+        """Takes them out, with what was there for them alone and does nothing else."""
+        unused = list(nodes)
+        while unused:
+            node = unused.pop()
+            before = node.all_input_nodes
+            self.module.graph.erase_node(node)
+            free = (each for each in before if not each.users and not each.is_impure())
+            unused += [each for each in free if not self.writes(each)]
+
     @staticmethod
     def written(node: fx.Node) -> fx.Node | None:
         """What a node that writes writes to."""
@@ -433,6 +443,19 @@ class Reader:
         owner, _, name = str(value.target).rpartition(".")
         found = getattr(self.module.get_submodule(owner), name)
         return found if isinstance(found, Tensor) else None
+
+
+def is_centred(layer: nn.Conv2d) -> bool:
+    """Whether its filter is odd, padded by half of it, without dilation."""
+    (height, width), stride = layer.kernel_size, pair("stride", layer.stride)
+    dilation = pair("dilation", layer.dilation)
+    sides = (height // 2, height // 2, width // 2, width // 2)
+    is_odd = height % 2 == 1 and width % 2 == 1
+    return (
+        is_odd
+        and dilation == (1, 1)
+        and padding_2d(layer.padding, layer.weight.shape, stride, dilation) == sides
+    )
 
 
 def has_hooks(layer: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from convx.convert import convert_
 from convx.optimize.blocks import fuse_blocks
 from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
-from convx.optimize.conditions import take_conditions
+from convx.optimize.conditions import drop_checks, take_conditions
 from convx.optimize.constants import fold_factors, make_layers
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import Reader, trace
@@ -194,7 +195,7 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
     graphs = asked.cuda_graphs if can_repeat else 0
     layouts = _candidates(asked.layout, args, kwargs)
-    make = partial(OptimizedModel, conditions=network.conditions, otherwise=network.otherwise)
+    make = _maker(network)
     candidates = {name: make(_moved(network.module, name), network.inputs, name, graphs) for name in layouts}
     if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
         by_image = {
@@ -208,9 +209,8 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
             each.choices = choose(each.network, *given(each, args, kwargs))
     own = None
     if network.inputs is not None:
-        example = network.inputs.tensors(args, kwargs)
-        own = trace(copy.deepcopy(native), network.inputs, example)
-        take_conditions(own, example)  # of which it has no more
+        own = trace(copy.deepcopy(native), network.inputs, network.inputs.tensors(args, kwargs))
+        drop_checks(own)
         candidates[_OWN] = make(own, network.inputs, "as given", graphs)
     models: dict[str, nn.Module] = {"native": native, **candidates}
     times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
@@ -229,17 +229,21 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     return replace(found, to_compile=own, choices=candidates[fused].choices) if is_tried else found
 
 
+def _maker(network: Network) -> Callable[..., OptimizedModel]:
+    """Of models that run one of its forms, and for inputs that it does not hold for what it has for them."""
+    return partial(OptimizedModel, conditions=network.conditions, otherwise=network.otherwise)
+
+
 def _compiled_if_faster(
     found: _Found, native: nn.Module, reference: Reference, args: Any, kwargs: Any
 ) -> _Found:
     """The network of torch's layers by inductor and convx, in the layout that was the faster one, or what was
     found before, and why."""
-    before, told = found.model, found.network
+    before = found.model
     layout = before.layout
     network: Any = _moved(found.to_compile, layout)  # type: ignore[arg-type]
     compiled = CompiledNetwork()
-    branches = {"conditions": told.conditions, "otherwise": told.otherwise}
-    made = OptimizedModel(network, told.inputs, layout, before.graphs.most, compiled, **branches)
+    made = _maker(found.network)(network, found.network.inputs, layout, before.graphs.most, compiled)
     made.choices = found.choices
     found = replace(found, to_compile=None)
     try:

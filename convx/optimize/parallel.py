@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from convx._arguments import Pair, padding_2d, pair
+from convx._arguments import Pair, pair
 from convx.optimize.constants import parameter
 from convx.optimize.folding import Norm, folded
-from convx.optimize.graph import Convolution, Reader
+from convx.optimize.graph import Convolution, Reader, is_centred
 from convx.optimize.naming import free_name
 from convx.optimize.nodes import is_image, put, shape_of
 
@@ -108,16 +108,12 @@ def _part(
 
 def _of_convolution(convolution: Convolution) -> _Branch | None:
     layer, input = convolution.layer, convolution.input
-    stride, (height, width) = pair("stride", layer.stride), pair("kernel_size", layer.kernel_size)
-    is_plain = pair("dilation", layer.dilation) == (1, 1) and convolution.activation == "none"
-    if not is_image(input) or not is_plain or height % 2 == 0 or width % 2 == 0:
-        return None
-    sides = (height // 2, height // 2, width // 2, width // 2)
-    if padding_2d(layer.padding, layer.weight.shape, stride, (1, 1)) != sides:
+    if not is_image(input) or not is_centred(layer) or convolution.activation != "none":
         return None
     filters = partial(_own, layer)
-    own = (stride, layer.out_channels, layer.groups, (convolution.node,), convolution)
-    return _Branch(input, filters, (height, width), *own)
+    size, stride = pair("kernel_size", layer.kernel_size), pair("stride", layer.stride)
+    own = (layer.out_channels, layer.groups, (convolution.node,), convolution)
+    return _Branch(input, filters, size, stride, *own)
 
 
 def _same(image: fx.Node, device: torch.device) -> _Branch | None:
