@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from convx import operators
 from convx._arguments import DTYPES, Four, Pair, integer, padding_1d, padding_2d, pair, single
+from convx.compile.kept import are_writes_counted
 from convx.dispatch import UNFUSED
 from convx.optimize.folding import Norm
 from convx.optimize.graph import BATCH_NORM, Reader, bound
@@ -34,11 +35,16 @@ def value(node: Any) -> Any:
     return node.meta.get("example_value") if isinstance(node, fx.Node) else node
 
 
-def id_of(node: fx.Node) -> int | None:
-    """Of the tensor that an input of the graph stands for, while the graph is compiled."""
+def _given(node: fx.Node) -> Tensor | None:
+    """The tensor that an input of the graph stands for, while the graph is compiled."""
     given = node.meta.get("grapharg") if node.op == "placeholder" else None
     tensor = getattr(given, "example", None)
-    return id(tensor) if isinstance(tensor, Tensor) else None
+    return tensor if isinstance(tensor, Tensor) else None
+
+
+def id_of(node: fx.Node) -> int | None:
+    tensor = _given(node)
+    return None if tensor is None else id(tensor)
 
 
 def needs_gradient(node: Any) -> bool:
@@ -130,9 +136,12 @@ class RecordedReader(Reader):
 
     def can_be_kept(self, node: fx.Node | None) -> bool:
         """Whether it is a parameter or buffer that stays as it is while the graph runs: what is computed of
-        it can be kept until the next write to it."""
+        it can be kept until the next write to it, where somebody counts those."""
         if node is None:
             return True
+        given = _given(node)
+        if given is not None and not are_writes_counted(given):
+            return False
         is_static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
         is_fixed = not self._writes_weights and node not in self._updated
         return node.op == "placeholder" and is_static and is_fixed and _is_plain(value(node))

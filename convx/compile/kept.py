@@ -78,14 +78,20 @@ class Packing:
         return [operators.pack_weight(input, filters, bias, *self.rest, *behind)]
 
 
+def are_writes_counted(tensor: Tensor) -> bool:
+    """Not those to tensors that were made in inference mode, or that processes share."""
+    is_shared = tensor.device.type == "cpu" and tensor.is_shared()
+    return not is_shared and version_of(tensor) is not None
+
+
 class KeptWeights:
     """A compiled graph that takes, behind its own inputs, what is made of some of them.
 
     That is made anew, in the memory where it is, when one of the tensors that it is made of is another one,
-    has other memory or was written to: version counters and optimizer steps tell. Of weights of which nobody
-    counts writes it is made at each call: of those made in inference mode, and those that processes share. A
-    CUDA graph that captures the call makes it in the graph, so that its replays see what weights hold then;
-    within convx.constant_filters it reads what a call before it has made, where that is up to date.
+    has other memory or was written to: version counters and optimizer steps tell. Where weights have become
+    such as nobody counts writes to since the graph was compiled, it is made at each call. A CUDA graph that
+    captures the call makes it in the graph, so that its replays see what weights hold then; within
+    convx.constant_filters it reads what a call before it has made, where that is up to date.
     """
 
     def __init__(self, makings: Sequence[Folding | Packing], examples: Sequence[Any]) -> None:
@@ -126,9 +132,8 @@ class KeptWeights:
             return False
 
     def _state(self, sources: list[Tensor]) -> Any:
-        if self._is_captured() or any(each.device.type == "cpu" and each.is_shared() for each in sources):
-            return None
-        return None if any(version_of(each) is None for each in sources) else _seen(sources)
+        is_known = not self._is_captured() and all(map(are_writes_counted, sources))
+        return _seen(sources) if is_known else None
 
     def _is_captured(self) -> bool:
         return self._is_on_gpu and torch.cuda.is_current_stream_capturing()
