@@ -47,7 +47,8 @@ def convx(
         The compiled graph, a function of its inputs.
 
     Raises:
-        RuntimeError: a mode or an option that inductor does not know; what inductor raises.
+        RuntimeError: a mode or an option that inductor does not know; what inductor raises; a convolution on
+            a device that convx was not built for. ImportError: convx was built without its planner.
 
     Logs at INFO what became of each convolution, as "convx.compile".
 

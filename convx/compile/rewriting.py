@@ -8,7 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import fx
 
-from convx import operators
+from convx import _libraries, operators
 from convx.compile import planning
 from convx.compile.graph import Call, RecordedReader, id_of, value
 from convx.compile.kept import Folding, Packing
@@ -66,9 +66,13 @@ def copied(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def rewrite(module: fx.GraphModule) -> Rewritten:
-    """Changes the graph."""
+    """Changes the graph. RuntimeError where convx has no operators for a convolution's device, ImportError
+    where it has no planner: neither is left to inductor without a word."""
     reader = RecordedReader(module)
-    calls = list(reader.convolutions()) if operators.available else []
+    calls = list(reader.convolutions())
+    for device_type in {value(call.input).device.type for call in calls}:
+        _libraries.require(device_type)
+        _libraries.core()
     choices = [each for call in calls if (each := planning.choice(grow(reader, call))) is not None]
     is_convxs = planning.are_faster(choices)
     rewriting, rows = _Rewriting(module.graph), []

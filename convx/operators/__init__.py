@@ -18,7 +18,6 @@ from convx.operators.operator import Operator, available
 
 __all__ = [
     "DECLARED",
-    "available",
     "conv2d",
     "conv2d_input_grad",
     "conv2d_weight_grad",

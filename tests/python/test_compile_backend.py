@@ -35,7 +35,7 @@ from torch.utils.checkpoint import checkpoint
 from unfused import UNFUSED
 
 import convx
-from convx import _planning
+from convx import _libraries, _planning
 from convx.compile import backend, planning
 from convx.tune import records
 
@@ -432,3 +432,13 @@ def test_networks(name: str, trained: bool, layout: str, graphs: Graphs) -> None
     (found,) = graphs()
     norms = sum(isinstance(each, nn.BatchNorm2d) for each in model.modules())
     assert len(found) == convolutions and sum("batch norm" in each for each in found) == norms * (not trained)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's own convolutions would be what nobody has asked for."""
+    missing = {"cpu": _libraries.Library("libconvx_cpu", Path("lib"), False, "it was never built")}
+    monkeypatch.setattr(_libraries, "load", lambda: missing)
+    with pytest.raises(RuntimeError, match="no operators for cpu tensors: it was never built"):
+        torch.compile(nn.Conv2d(3, 4, 3), backend="convx")(torch.randn(1, 3, 8, 8))
+    assert torch.compile(nn.ReLU(), backend="convx")(torch.ones(3)).sum() == 3
