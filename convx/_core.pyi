@@ -361,21 +361,3 @@ def tuning_key(device: Device) -> str: ...
 def remember_tuned(record: str) -> None: ...
 def forget_tuned() -> None: ...
 def build_info() -> dict[str, str]: ...
-
-class GraphTensor:
-    """What a graph was captured with: a tensor that it reads, or one that it leaves for others."""
-
-    def __init__(self, address: int, bytes: int, is_result: bool) -> None: ...
-
-class MovableGraph:
-    """A graph whose tensors may lie elsewhere at each launch."""
-
-    @property
-    def uses(self) -> list[int]:
-        """How many addresses kernels are given, of each tensor: of a result, the last kernels."""
-
-    def move(self, addresses: list[int]) -> None:
-        """Where each tensor is for launches from now on."""
-
-def movable_graph(graph: int, executable: int, tensors: list[GraphTensor]) -> MovableGraph | None:
-    """The runtime's handles, which have to outlive the result; None where the runtime can't do that."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from convx._arguments import tf32_setting
 from convx.dispatch.packed import state_of, version_of
 from convx.dispatch.situation import Situation, situation
 from convx.operators import autocast
-from convx.optimize.placed_graphs import PlacedGraph, placed
+from convx.optimize.check import copied
 from convx.tune.replays import captured
 
 
@@ -26,17 +27,34 @@ class Prepared:
     """What a graph is made of."""
 
     inputs: list[Tensor]
-    """Memory that it reads, in the layouts that it reads best: inputs are copied into it where theirs are
-    others."""
+    """Memory that it reads, in the layouts that it reads best: inputs are copied into it anyway."""
     run: Callable[..., Any]
     """Makes results of that."""
+
+
+class _Captured:
+    """One graph, and the memory that it reads."""
+
+    def __init__(self, prepared: Prepared, tensors: Sequence[Tensor], pool: Any) -> None:
+        self._inputs = prepared.inputs
+        self._copy(tensors)
+        self._replay = captured(partial(prepared.run, *self._inputs), pool)
+
+    def _copy(self, tensors: Sequence[Tensor]) -> None:
+        for own, given in zip(self._inputs, tensors, strict=True):
+            own.copy_(given)
+
+    def replay(self, tensors: Sequence[Tensor]) -> Any:
+        self._copy(tensors)
+        outputs = self._replay()
+        return outputs.clone() if isinstance(outputs, Tensor) else tree_map(copied, outputs)
 
 
 class CudaGraphs:
     """The most recently used graphs of one model. Copies and pickles begin without any.
 
-    Results are new memory or copies: the graph's own is written to at its next replay. Threads take turns,
-    and streams wait for one another.
+    Results are copies: the graph's own memory is written to at its next replay. Threads take turns, and
+    streams wait for one another.
     """
 
     def __init__(self, most: int) -> None:
@@ -46,7 +64,7 @@ class CudaGraphs:
     def forget(self) -> None:
         """After weights have been replaced by other tensors."""
         self._lock = threading.Lock()
-        self._captured: OrderedDict[Any, PlacedGraph] = OrderedDict()
+        self._captured: OrderedDict[Any, _Captured] = OrderedDict()
         self._pool: Any = None
         self._weights: list[Tensor] = []
         self._state: int | None = None  # of the weights
@@ -96,7 +114,7 @@ class CudaGraphs:
 
     def _capture(
         self, key: Any, prepare: Callable[[Sequence[Tensor]], Prepared], tensors: Sequence[Tensor]
-    ) -> PlacedGraph:
+    ) -> _Captured:
         while len(self._captured) >= self.most:
             torch.cuda.synchronize()  # before memory of a graph that still runs is given back
             self._captured.popitem(last=False)
@@ -104,11 +122,7 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
         # What is kept from a call in inference mode is there for calls outside of it too.
         with torch.inference_mode(False), torch.no_grad():
-            prepared = prepare(tensors)
-            for own, given in zip(prepared.inputs, tensors, strict=True):
-                own.copy_(given)
-            call = captured(partial(prepared.run, *prepared.inputs), self._pool)
-            graph = self._captured[key] = placed(call, prepared.inputs, tensors)
+            graph = self._captured[key] = _Captured(prepare(tensors), tensors, self._pool)
         return graph
 
     def _check_weights(self, model: nn.Module) -> None:

@@ -7,7 +7,6 @@ import gc
 import math
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,31 +54,24 @@ def capturing(
 _WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
 
 
-@dataclass(frozen=True)
-class Captured:
-    """A CUDA graph of a call, and the result of its last replay, which is there until the next."""
-
-    graph: torch.cuda.CUDAGraph
-    result: Any
-
-    def __call__(self) -> Any:
-        self.graph.replay()
-        return self.result
-
-
-def captured(call: Callable[[], Any], pool: Any = None) -> Captured:
-    """A call as a CUDA graph, with constant filters. Other threads may go on meanwhile."""
+def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
+    """A call as the replay of a CUDA graph, with constant filters; its result is there until the next. Other
+    threads may go on meanwhile."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), constant_filters():
         for _ in range(_WARM_UP):
             call()
-        graph = torch.cuda.CUDAGraph(keep_graph=True)  # its nodes can be looked at then
+        graph = torch.cuda.CUDAGraph()
         with capturing(graph, pool, side, capture_error_mode="thread_local"):
             result = call()
-        graph.instantiate()
     torch.cuda.current_stream().wait_stream(side)
-    return Captured(graph, result)
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
 
 
 class Replays:

@@ -1,11 +1,8 @@
 // What a library of kernels brings, the CPU's and the GPU's: each registers itself when it is loaded.
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "plan/launch.h"
-#include "platform/gpu/movable_graph.h"
 #include "problem/block_problem.h"
 #include "problem/device.h"
 #include "problem/means_problem.h"
@@ -32,10 +29,7 @@ struct KernelLibrary {
   // library has no kernel for that: nothing was done.
   bool (*finish)(const ConvProblem&, const EpiloguePointers&, void* sums, int device_index);
   bool (*is_capturing)(int device_index);  // what is launched goes into a graph
-  // Of GPUs; null of CPUs. platform/gpu/movable_graph.h.
-  std::unique_ptr<MovableGraph> (*movable_graph)(void* graph, void* executable,
-                                                 const std::vector<GraphTensor>&);
-  uintptr_t alignment;  // bytes that every tensor's address has to be a multiple of
+  uintptr_t alignment;                     // bytes that every tensor's address has to be a multiple of
 };
 
 void register_library(bool gpu, const KernelLibrary& library);

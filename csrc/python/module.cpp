@@ -10,7 +10,6 @@
 #include "plan/library.h"
 #include "problem/filter_problem.h"
 #include "python/generator.h"
-#include "python/movable_graph.h"
 
 namespace py = pybind11;
 using namespace convx;
@@ -419,7 +418,6 @@ PYBIND11_MODULE(_core, module) {
   bind_device(module);
   bind_plans(module);
   bind_generator(module);
-  bind_movable_graph(module);
   module.def(
       "methods",
       [](const py::object& kind) {

@@ -97,7 +97,7 @@ const bool registered = [] {
       false, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>,
               &launch_unplanned<PoolingProblem, &pooling::launch_cpu>,
               &launch_unplanned<NormProblem, &channel_norm::launch_cpu>, nullptr, &pack_weight<ConvProblem>,
-              &finish_in_place, [](int) { return false; }, nullptr, kArgumentAlignment});
+              &finish_in_place, [](int) { return false; }, kArgumentAlignment});
   return true;
 }();
 

@@ -9,7 +9,6 @@
 #include "plan/launchers.h"
 #include "plan/library.h"
 #include "platform/gpu/fence.h"
-#include "platform/gpu/movable_graph.h"
 #include "platform/gpu/query_device.h"
 #include "problem/filter_problem.h"
 #include "torch/backend.h"
@@ -107,7 +106,7 @@ const bool registered = [] {
   register_library(true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, nullptr,
                           &launch_means, &pack_weight<ConvProblem>, &finish_in_place,
                           [](int device_index) { return is_capturing(current_stream(device_index)); },
-                          &movable_graph, kArgumentAlignment});
+                          kArgumentAlignment});
   return true;
 }();
 
