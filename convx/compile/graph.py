@@ -42,6 +42,11 @@ def _given(node: fx.Node) -> Tensor | None:
     return tensor if isinstance(tensor, Tensor) else None
 
 
+def _sees_writes(node: fx.Node) -> bool:
+    given = _given(node)
+    return given is None or are_writes_counted(given)
+
+
 def id_of(node: fx.Node) -> int | None:
     tensor = _given(node)
     return None if tensor is None else id(tensor)
@@ -61,6 +66,8 @@ class Call:
     dilation: Pair
     groups: int
     keeps_weights: bool
+    sees_writes: bool
+    """Whether somebody counts writes to the weight, so that convx's operator can keep its filters packed."""
     activation: str = field(default="none", init=False)  # none of its own
 
     @property
@@ -129,7 +136,8 @@ class RecordedReader(Reader):
         except (TypeError, ValueError):  # computed by the graph
             return None
         keeps_weights = self.can_be_kept(weight) and self.can_be_kept(bias)
-        return Call(node, strides, paddings, dilations, groups, keeps_weights)
+        sees_writes = _sees_writes(weight)  # type: ignore[arg-type]
+        return Call(node, strides, paddings, dilations, groups, keeps_weights, sees_writes)
 
     def is_fresh(self, node: fx.Node) -> bool:
         return node.target is operators.conv2d or super().is_fresh(node)
@@ -139,11 +147,8 @@ class RecordedReader(Reader):
         it can be kept until the next write to it, where somebody counts those."""
         if node is None:
             return True
-        given = _given(node)
-        if given is not None and not are_writes_counted(given):
-            return False
         is_static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
-        is_fixed = not self._writes_weights and node not in self._updated
+        is_fixed = not self._writes_weights and node not in self._updated and _sees_writes(node)
         return node.op == "placeholder" and is_static and is_fixed and _is_plain(value(node))
 
     def norm(self, node: fx.Node) -> Norm[fx.Node] | None:  # type: ignore[override]

@@ -62,7 +62,8 @@ def _number(size: Any) -> int | None:
 
 
 def choice(chain: Chain[Call, Any]) -> Choice | None:
-    """None where convx has nothing to say: no planner for the device, sizes that depend on data."""
+    """None where convx has nothing to say: no planner for the device, sizes that depend on data, filters that
+    nobody could keep packed."""
     call = chain.convolution
     input, weight = value(call.input), value(call.weight)
     found = sizes(input), sizes(weight)
@@ -82,6 +83,8 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
     except (ImportError, RuntimeError, ValueError):
         return None
     forward = plans[0]
+    if forward.packing != "" and not call.sees_writes and input.device.type in PACKED_ON:
+        return None  # packed at each call: a small network's launches take the host longer than torch's do
     us, torch_us = _measured(problems, others, device) or (_predicted(plans), _predicted(own))
     is_packed = keeps and forward.packing != "" and forward.candidate != _GENERATED
     return Choice(

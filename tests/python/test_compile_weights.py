@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compiled import (
+    Graphs,
     agrees,
     all_by_convx,
     compiled,
@@ -139,6 +140,23 @@ def test_filters_are_packed_where_sizes_stay(monkeypatch: pytest.MonkeyPatch, de
     packed = [sum(isinstance(each, kept.Packing) for each in makings) for makings in made]
     assert packed[0] == 3 and not any(packed[1:])
     gradients_agree(call, model, image(device))
+
+
+@in_parts
+def test_filters_that_nobody_could_keep_are_not_packed(
+    monkeypatch: pytest.MonkeyPatch, device: str, graphs: Graphs
+) -> None:
+    """Of weights that were made in inference mode: at each call, that would take longer than torch's own."""
+    monkeypatch.setattr(planning, "PACKED_ON", ("cpu", "cuda"))
+    layers = {"one": nn.Sequential(nn.Conv2d(12, 32, 1), nn.BatchNorm2d(32)), "two": nn.Conv2d(32, 16, 1)}
+    model = Model(pointwise_between, **layers, three=nn.Conv2d(12, 16, 3, padding=1)).eval().to(device)
+    with torch.inference_mode():
+        agrees(compiled(model), model, image(device))
+        made_within = copy.deepcopy(model)
+        agrees(compiled(made_within), made_within, image(device))
+    by_convx, by_torch = graphs()
+    assert len(by_convx) == 3 and not any("torch" in each for each in by_convx)
+    assert by_torch == [("torch",)] * 3
 
 
 @in_parts
