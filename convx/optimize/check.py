@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 _LARGEST = 0.1  # distance from a model whose own error is not known
+_FACTORS = (-1.0, 0.9, 0.8, 1.1)  # of the example, which make others like it
 _LARGEST_OF_GPUS_IN_DOUBLE = 1e-6  # torch's hardswish multiplies by float32's sixth there
 
 
@@ -22,6 +25,7 @@ class Reference:
     """What a model gives for the example input, and what it would give in float64."""
 
     def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self._model = model
         self._given = tree_map(copied, (args, kwargs))
         self._own = self._results(model)
         try:
@@ -42,19 +46,35 @@ class Reference:
         """Those that something else has for the example input."""
         return _distance(results, self._own if self._exact is None else self._exact)
 
-    def disagrees(self, error: float) -> str:
+    def disagrees(self, model: nn.Module, error: float) -> str:
         """What is wrong with a model of such an error, or nothing. Fewer roundings than the model's own as a
-        rule; chance may have it otherwise where there are few."""
+        rule; but how they add up on one example is chance, above all where few values decide much, as in a
+        softmax. One that has more than is allowed is looked at with others like it."""
+        if not (wrong := self._wrong(error, self.error)) or self._exact is None:
+            return wrong
+        others = [Reference(self._model, *tree_map(partial(_times, each), self._given)) for each in _FACTORS]
+        reached = [error, *(each.error_of(model) for each in others)]
+        return self._wrong(_rms(reached), _rms([self.error, *(each.error for each in others)]))
+
+    def _wrong(self, error: float, own_error: float) -> str:
         own = next(iter(_floats(self._own)), torch.empty(0))
         luck = 4 * torch.finfo(own.dtype).eps
         if own.is_cuda and own.dtype == torch.float64:
             luck = _LARGEST_OF_GPUS_IN_DOUBLE
-        allowed = _LARGEST if self._exact is None else 2 * self.error + luck
+        allowed = _LARGEST if self._exact is None else 2 * own_error + luck
         if error <= allowed:
             return ""
         return (
-            f"its error on the example input is {error:.1e} of the results, the model's own {self.error:.1e}"
+            f"its error on the example input is {error:.1e} of the results, the model's own {own_error:.1e}"
         )
+
+
+def _times(factor: float, value: Any) -> Any:
+    return value * factor if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _rms(errors: Sequence[float]) -> float:
+    return math.sqrt(math.fsum(each * each for each in errors) / len(errors))
 
 
 def _double(value: Any) -> Any:

@@ -127,7 +127,8 @@ def optimize(
     Raises:
         TypeError: model is not a module. convx.InvalidArgument: no such layout, tune, compile or number
             of graphs.
-        RuntimeError: results differ from the model's by more than twice the model's own error.
+        RuntimeError: results differ from the model's by more than twice the model's own error, on the example
+            input and over others made of it.
 
     >>> import torch, convx
     >>> model = torch.nn.Sequential(
@@ -171,7 +172,7 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
         found = _compiled_if_faster(found, native, reference, args, kwargs)
     optimized = found.model
     error = reference.error_of(optimized)
-    if wrong := reference.disagrees(error):
+    if wrong := reference.disagrees(optimized, error):
         raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
     optimized.report = OptimizationReport(
         rows=rows_of(optimized, found.network, args, kwargs) if found.rows is None else found.rows,
@@ -249,7 +250,7 @@ def _compiled_if_faster(
     try:
         compiled.compile(network, given(made, args, kwargs)[0])
         graphs = list(compiled.graphs)  # before calls of another kind
-        wrong = reference.disagrees(reference.error_of(made))
+        wrong = reference.disagrees(made, reference.error_of(made))
     except Exception as error:  # whatever inductor raises, and those whom it asks
         wrong = reason_of(error)
     if not wrong and not graphs:
@@ -303,7 +304,8 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         if devices == {"cpu"}:
             fuse_flattening(module)
         # torch.fx takes `x += y` for `x = x + y`, which is something else where x has another name too.
-        wrong = reference.disagrees(reference.error_of(OptimizedModel(module, inputs, "as given", 0)))
+        fused_model = OptimizedModel(module, inputs, "as given", 0)
+        wrong = reference.disagrees(fused_model, reference.error_of(fused_model))
     except Exception as error:  # whatever a model's own code raises when it is given a proxy
         wrong = reason_of(error)
     if wrong:

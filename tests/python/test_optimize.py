@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from unfused import UNFUSED
 
 import convx
+from convx.optimize.check import Reference
 from convx.optimize.layers import FusedConv2d
 
 __all__ = ["fused_is_the_fastest"]
@@ -173,6 +175,25 @@ def test_what_torch_fx_takes_for_something_else_is_run_layer_by_layer() -> None:
     optimized = optimized_agrees(Model(run, first=block()), image())
     assert fused(optimized) == [()]
     assert optimized.report is not None and "its error on the example" in optimized.report.reason
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_chance_on_the_example_is_no_error(always: bool) -> None:
+    """Eight times the model's own error on one input, but not on others like it."""
+    model, x = nn.Sequential(nn.Conv2d(12, 12, 3), nn.Softmax(1)).eval(), image()
+    exact = copy.deepcopy(model).double()
+
+    class Candidate(nn.Module):
+        def forward(self, given: Tensor) -> Tensor:
+            own, true = model(given), exact(given.double())
+            return own if not always and not torch.equal(given, x) else true + 8 * (own - true)
+
+    with torch.no_grad():
+        reference = Reference(model, (x,), {})
+        error = reference.error_of(Candidate())
+        assert error > 7.9 * reference.error
+        assert bool(reference.disagrees(Candidate(), error)) == always
+        assert reference.disagrees(Candidate(), math.nan)
 
 
 def test_hooks_of_what_is_looked_into_see_every_call() -> None:

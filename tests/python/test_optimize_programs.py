@@ -27,7 +27,7 @@ def test_programs(fallback: bool, layers: list[str], program: list[tuple[str, in
         )
         patch.setattr(optimizing, "gc", SimpleNamespace(collect=lambda: 0))
         if fallback:  # what the check on the example would have caught is not to be wrong in the first place
-            patch.setattr(optimizing.Reference, "disagrees", lambda self, error: "")
+            patch.setattr(optimizing.Reference, "disagrees", lambda *_: "")
         optimized = convx.optimize(model, torch.randn(1, CHANNELS, 5, 7), layout="as given", tune=False)
     for batch in (1, 3):
         x = torch.randn(batch, CHANNELS, 5, 7)
