@@ -35,7 +35,8 @@ def convx(
     norms with known statistics go into the filters, and on GPUs filters are kept in the order that a kernel
     reads, where sizes do not change: that is done anew when weights or statistics are written to, replaced,
     loaded or stepped by an optimizer, and not at all where nobody counts writes: to weights that were made in
-    inference mode, or that processes share. Writes that no version counter sees (`weight.data.add_(1)`) need
+    inference mode, or that processes share; convolutions that would have such filters packed at each call are
+    left to torch on GPUs. Writes that no version counter sees (`weight.data.add_(1)`) need
     torch.compiler.reset().
 
     Args:
