@@ -253,8 +253,10 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
                   py::handle packed) {
   std::optional<Operands> operands = usual_operands(input, weight, bias);
   if (!operands) return py::none();
-  // Autocast casts the weight to a copy of this call's own.
-  const bool keeps = !packed.is_none() && operands->key.wanted == 0 && !operands->key.autocast;
+  // Autocast casts the weight to a copy of this call's own; of one made in inference mode nobody counts
+  // writes.
+  const bool keeps = !packed.is_none() && operands->key.wanted == 0 && !operands->key.autocast &&
+                     !operands->weight.is_inference();
   try {
     std::optional<Cast> cast;
     const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),

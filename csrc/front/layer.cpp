@@ -63,7 +63,8 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
                              std::string, std::string>;
     const auto [stride, padding, dilation, groups, activation, algorithm] = meant.cast<Meant>();
     const Asked asked = {{stride, padding, dilation, groups}, parse_activation(activation), algorithm};
-    const bool packs_each_call = key.training || key.wanted != 0 || key.autocast.has_value();
+    const bool packs_each_call =
+        key.training || key.wanted != 0 || key.autocast.has_value() || operands.weight.is_inference();
     call->prepared = prepared_for(operands, asked, packs_each_call);
   }
   if (calls_.size() >= kMostCalls) forget();
@@ -75,17 +76,17 @@ Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle pa
   const Prepared& p = *call.prepared;
   const Tensor& weight = operands.weight;
   if (p.wanted != 0 || call.key.training || call.key.autocast || !p.keeps_filters(weight)) return {};
+  if (weight.is_inference()) return {};  // nobody counts writes to it
   const bool capturing = p.library->is_capturing(weight.device().index());
   const PackedCopy& copy = call.copy;
-  if (!capturing && copy.packed.defined() && copy.weight.is_same(weight) && !weight.is_inference() &&
+  if (!capturing && copy.packed.defined() && copy.weight.is_same(weight) &&
       copy.version == weight._version() && copy.address == weight.const_data_ptr() &&
       copy.weights == weights_forgotten()) {
     return copy.packed;
   }
   packed.attr("keeps") = true;
   // As it is before it is packed: another thread may write to it meanwhile.
-  PackedCopy fresh = {weight, {}, 0, weight.const_data_ptr(), weights_forgotten()};
-  if (!weight.is_inference()) fresh.version = weight._version();
+  PackedCopy fresh = {weight, {}, weight._version(), weight.const_data_ptr(), weights_forgotten()};
   fresh.packed = kept_filters(packed, p, operands);
   const Tensor found = fresh.packed;
   if (capturing || !found.defined()) fresh = {};

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convx
-from convx import dispatch
+from convx import _libraries, dispatch
 from convx.dispatch import packed
 from convx.dispatch.packed import _MOST, PackedFilters, forget_all
 
@@ -349,9 +349,12 @@ def test_inference_mode_and_gradients_agree() -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["made", "data_replaced"])
-def test_a_layer_made_in_inference_mode(replaced: bool) -> None:
-    """Its weight has no version that would tell when it changes."""
-    weight = torch.randn(FILTERS, CHANNELS, 3, 3)
+def test_a_layer_made_in_inference_mode(replaced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weight has no version that would tell when it changes; where it says so itself, nobody asks for
+    what can't be kept."""
+    weight, asked = torch.randn(FILTERS, CHANNELS, 3, 3), []
+    of = PackedFilters.of
+    monkeypatch.setattr(PackedFilters, "of", lambda *args, **rest: asked.append(1) or of(*args, **rest))
     with torch.inference_mode():
         layer = packed_layer()
         if replaced:
@@ -359,6 +362,7 @@ def test_a_layer_made_in_inference_mode(replaced: bool) -> None:
         assert_right(layer, packed_input())
         layer.weight.add_(1)
         assert_right(layer, packed_input())
+    assert bool(asked) == (replaced or _libraries.front() is None)
 
 
 def test_reverting_leaves_nothing_behind() -> None:
