@@ -16,8 +16,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from convx import operators
 from convx._arguments import DTYPES, Four, Pair, integer, padding_1d, padding_2d, pair, single
-from convx.compile.kept import are_writes_counted
 from convx.dispatch import UNFUSED
+from convx.dispatch.packed import are_writes_counted
 from convx.optimize.folding import Norm
 from convx.optimize.graph import BATCH_NORM, Reader, bound
 
@@ -66,8 +66,6 @@ class Call:
     dilation: Pair
     groups: int
     keeps_weights: bool
-    sees_writes: bool
-    """Whether somebody counts writes to the weight, so that convx's operator can keep its filters packed."""
     activation: str = field(default="none", init=False)  # none of its own
 
     @property
@@ -90,6 +88,11 @@ class Call:
     def operands(self) -> tuple[fx.Node, ...]:
         every = (self.input, self.weight, self.bias)
         return tuple(each for each in every if each is not None)
+
+    @property
+    def sees_writes(self) -> bool:
+        """Whether somebody counts writes to the weight, so that its filters can be kept packed."""
+        return _sees_writes(self.weight)
 
     @property
     def has_rows(self) -> bool:
@@ -136,8 +139,7 @@ class RecordedReader(Reader):
         except (TypeError, ValueError):  # computed by the graph
             return None
         keeps_weights = self.can_be_kept(weight) and self.can_be_kept(bias)
-        sees_writes = _sees_writes(weight)  # type: ignore[arg-type]
-        return Call(node, strides, paddings, dilations, groups, keeps_weights, sees_writes)
+        return Call(node, strides, paddings, dilations, groups, keeps_weights)
 
     def is_fresh(self, node: fx.Node) -> bool:
         return node.target is operators.conv2d or super().is_fresh(node)

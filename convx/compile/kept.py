@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from convx import operators
-from convx.dispatch.packed import are_filters_constant, optimizer_steps, state_of, version_of
+from convx.dispatch.packed import are_filters_constant, are_writes_counted, optimizer_steps, state_of
 from convx.optimize.folding import Norm, folded
 
 
@@ -76,12 +76,6 @@ class Packing:
         bias = torch.empty(weight.shape[0], **options) if self.has_bias else None
         behind = (residual, None, self.residual_after_activation)
         return [operators.pack_weight(input, filters, bias, *self.rest, *behind)]
-
-
-def are_writes_counted(tensor: Tensor) -> bool:
-    """Not those to tensors that were made in inference mode, or that processes share."""
-    is_shared = tensor.device.type == "cpu" and tensor.is_shared()
-    return not is_shared and version_of(tensor) is not None
 
 
 class KeptWeights:

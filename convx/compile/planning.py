@@ -62,8 +62,7 @@ def _number(size: Any) -> int | None:
 
 
 def choice(chain: Chain[Call, Any]) -> Choice | None:
-    """None where convx has nothing to say: no planner for the device, sizes that depend on data, filters that
-    nobody could keep packed."""
+    """None where convx has nothing to say: sizes that depend on data, filters that nobody could keep."""
     call = chain.convolution
     input, weight = value(call.input), value(call.weight)
     found = sizes(input), sizes(weight)
@@ -80,7 +79,7 @@ def choice(chain: Chain[Call, Any]) -> Choice | None:
         may_move = not last and _inductor_lays_out(input)
         others = list(_problems(chain, shapes, True, packs_each_call=False)) if may_move else problems
         own = [_planning.core().select(each, device, _NATIVE).plan for each in others]
-    except (ImportError, RuntimeError, ValueError):
+    except (RuntimeError, ValueError):
         return None
     forward = plans[0]
     if forward.packing != "" and not call.sees_writes and input.device.type in PACKED_ON:

@@ -118,6 +118,12 @@ def version_of(weight: Tensor) -> int | None:
         return None
 
 
+def are_writes_counted(tensor: Tensor) -> bool:
+    """Not those to tensors that were made in inference mode, or that processes share."""
+    is_shared = tensor.device.type == "cpu" and tensor.is_shared()
+    return not is_shared and version_of(tensor) is not None
+
+
 def state_of(tensors: Sequence[Tensor | dict[str, Tensor | None]]) -> int:
     """Another number once one of them is written to, has other memory, is to have a gradient or is another
     tensor, as long as those live, and after steps of optimizers where one is to have a gradient: fused ones
@@ -237,7 +243,7 @@ class PackedFilters:
         if _in_graph(weight):
             return self._for_graph(snapshot, key) if are_filters_constant() else None
         if snapshot is None:
-            if weight.is_meta or (weight.device.type == "cpu" and weight.is_shared()):
+            if weight.is_meta or not are_writes_counted(weight):
                 return None
             snapshot = self._snapshot = _Snapshot(owner, weight, version)
         packed: Tensor | None = snapshot.packed.get(key, _MISSING)

@@ -50,23 +50,25 @@ class Reference:
         """What is wrong with a model of such an error, or nothing. Fewer roundings than the model's own as a
         rule; but how they add up on one example is chance, above all where few values decide much, as in a
         softmax. One that has more than is allowed is looked at with others like it."""
-        if not (wrong := self._wrong(error, self.error)) or self._exact is None:
-            return wrong
-        others = [Reference(self._model, *tree_map(partial(_times, each), self._given)) for each in _FACTORS]
-        reached = [error, *(each.error_of(model) for each in others)]
-        return self._wrong(_rms(reached), _rms([self.error, *(each.error for each in others)]))
+        if self._allows(error, self.error):
+            return ""
+        if self._exact is not None:
+            others = [
+                Reference(self._model, *tree_map(partial(_times, each), self._given)) for each in _FACTORS
+            ]
+            reached = [error, *(each.error_of(model) for each in others)]
+            if self._allows(_rms(reached), _rms([self.error, *(each.error for each in others)])):
+                return ""
+        return (
+            f"its error on the example input is {error:.1e} of the results, the model's own {self.error:.1e}"
+        )
 
-    def _wrong(self, error: float, own_error: float) -> str:
+    def _allows(self, error: float, own_error: float) -> bool:
         own = next(iter(_floats(self._own)), torch.empty(0))
         luck = 4 * torch.finfo(own.dtype).eps
         if own.is_cuda and own.dtype == torch.float64:
             luck = _LARGEST_OF_GPUS_IN_DOUBLE
-        allowed = _LARGEST if self._exact is None else 2 * own_error + luck
-        if error <= allowed:
-            return ""
-        return (
-            f"its error on the example input is {error:.1e} of the results, the model's own {own_error:.1e}"
-        )
+        return error <= (_LARGEST if self._exact is None else 2 * own_error + luck)
 
 
 def _times(factor: float, value: Any) -> Any:

@@ -151,6 +151,10 @@ size_t CallKey::hash() const {
   return seed;
 }
 
+bool packs_each_call(const CallKey& key, const Tensor& weight) {
+  return key.training || key.wanted != 0 || key.autocast.has_value() || weight.is_inference();
+}
+
 std::optional<Operands> usual_operands(py::handle input_object, py::handle weight_object,
                                        py::handle bias_object) {
   if (!is_usual()) return std::nullopt;
@@ -253,10 +257,7 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
                   py::handle packed) {
   std::optional<Operands> operands = usual_operands(input, weight, bias);
   if (!operands) return py::none();
-  // Autocast casts the weight to a copy of this call's own; of one made in inference mode nobody counts
-  // writes.
-  const bool keeps = !packed.is_none() && operands->key.wanted == 0 && !operands->key.autocast &&
-                     !operands->weight.is_inference();
+  const bool keeps = !packed.is_none() && !packs_each_call(operands->key, operands->weight);
   try {
     std::optional<Cast> cast;
     const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),

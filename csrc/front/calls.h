@@ -42,6 +42,10 @@ struct Operands {
 std::optional<Operands> usual_operands(pybind11::handle input, pybind11::handle weight,
                                        pybind11::handle bias);
 
+// Whether filters can be kept for no later call: training changes the weight, autocast casts it to a copy of
+// this call's own, and of one made in inference mode nobody counts writes.
+bool packs_each_call(const CallKey& key, const Tensor& weight);
+
 // What is known of a call, remembered for all layers and functions; null where the operators are to serve it.
 c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked, bool packs_each_call);
 

@@ -63,9 +63,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
                              std::string, std::string>;
     const auto [stride, padding, dilation, groups, activation, algorithm] = meant.cast<Meant>();
     const Asked asked = {{stride, padding, dilation, groups}, parse_activation(activation), algorithm};
-    const bool packs_each_call =
-        key.training || key.wanted != 0 || key.autocast.has_value() || operands.weight.is_inference();
-    call->prepared = prepared_for(operands, asked, packs_each_call);
+    call->prepared = prepared_for(operands, asked, packs_each_call(key, operands.weight));
   }
   if (calls_.size() >= kMostCalls) forget();
   calls_.push_back(call);
@@ -75,8 +73,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
 Tensor LayerCalls::packed_of(Call& call, const Operands& operands, py::handle packed) {
   const Prepared& p = *call.prepared;
   const Tensor& weight = operands.weight;
-  if (p.wanted != 0 || call.key.training || call.key.autocast || !p.keeps_filters(weight)) return {};
-  if (weight.is_inference()) return {};  // nobody counts writes to it
+  if (packs_each_call(call.key, weight) || !p.keeps_filters(weight)) return {};
   const bool capturing = p.library->is_capturing(weight.device().index());
   const PackedCopy& copy = call.copy;
   if (!capturing && copy.packed.defined() && copy.weight.is_same(weight) &&
