@@ -6,7 +6,6 @@ import copy
 import gc
 import io
 import pickle
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from at_once import at_once
-from compiled import fresh, take_all, without_inductor
+from compiled import fresh, kernels, take_all, without_inductor
 from optimized import (
     LAYOUTS,
     Model,
@@ -492,16 +491,6 @@ def test_what_a_compiler_could_gain(run: Callable[[Any, Tensor], Tensor], expect
     rows = [FusionReport("", "", (), "hntmp", "", us) for us in (40.0, None, 30.0)]
     assert could_gain(network, rows, 100.0) == expected
     assert not could_gain(network, rows, 80.0) and not could_gain(network, rows[1:2], 100.0)
-
-
-def kernels(call: Callable[[], Any]) -> Counter[str]:
-    """That a call runs on the GPU, copies apart."""
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        call()
-        torch.cuda.synchronize()
-    on_gpu = (each for each in profile.events() if each.device_type == torch.autograd.DeviceType.CUDA)
-    return Counter(each.name for each in on_gpu if not each.name.startswith(("Mem", "mem")))
 
 
 @pytest.mark.gpu

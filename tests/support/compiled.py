@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,6 +77,16 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Callable[[], list[list[tuple[str
         ]
 
     return found
+
+
+def kernels(call: Callable[[], Any]) -> Counter[str]:
+    """That a call runs on the GPU, copies apart."""
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    on_gpu = (each for each in profile.events() if each.device_type == torch.autograd.DeviceType.CUDA)
+    return Counter(each.name for each in on_gpu if not each.name.startswith(("Mem", "mem")))
 
 
 def agrees(compiled: Callable[..., Tensor], model: nn.Module, x: Tensor) -> None:
