@@ -70,7 +70,7 @@ CONVX_DEVICE bool depthwise(const Arguments<T>& a, const unsigned char* stage, c
   const Two* const taps = reinterpret_cast<const Two*>(stage + a.depthwise_at);
   const int row_pitch = a.window_width * a.window_pitch;
   const Bound<T> bound(a.activation);
-  float sizes = 0;  // infinite or no number, where one of the results is or is near to it
+  float sizes = 0;  // infinite or no number, where one of the results is or rounds to it
   // A thread's channels stay the same; those that are left over have none.
   const int first_strip = static_cast<int>(a.by_channel_pairs.quotient(threadIdx.x));
   const int pair = threadIdx.x - first_strip * pairs;
@@ -99,8 +99,8 @@ CONVX_DEVICE bool depthwise(const Arguments<T>& a, const unsigned char* stage, c
         const auto words = activated_words<T, Form::kInside>(values, bound);
         *reinterpret_cast<Words*>(to + pixel * a.filtered_pitch + pair * kBytesOfPair) = words;
         if constexpr (sizeof(T) == 4) {
-          sizes = multiply_add(fabsf(bits_to_float(words.element[0])), 0x1p14f, sizes);
-          sizes = multiply_add(fabsf(bits_to_float(words.element[1])), 0x1p14f, sizes);
+          sizes = multiply_add(fabsf(bits_to_float(words.element[0])), 2.0f, sizes);
+          sizes = multiply_add(fabsf(bits_to_float(words.element[1])), 2.0f, sizes);
         }
       }
     }

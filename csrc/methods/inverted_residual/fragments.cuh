@@ -26,21 +26,13 @@ struct Parts {
   CONVX_DEVICE explicit Parts(const uint32_t (&words)[4]) : word(words) {}
 };
 
-// The sum of a value and 2^13 of it has the value's first 11 bits, in four instructions where rounding to
-// TF32 takes as long as eight. Of what is not a number, not finite, or beyond 2^114, no part is right: sums
-// are not finite, or known not to be (exact.cuh).
 template <>
 struct Parts<float> {
   uint32_t high[4], low[4];
 
   CONVX_DEVICE explicit Parts(const uint32_t (&words)[4]) {
     CONVX_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float value = bits_to_float(words[i]);
-      const float first = multiply_add(value, -8192.0f, multiply_add(value, 8192.0f, value));
-      high[i] = float_to_bits(first);
-      low[i] = float_to_bits(value - first) + 0x1000u;  // of which the unit drops the last 13 bits
-    }
+    for (int i = 0; i < 4; ++i) part_tf32(words[i], high[i], low[i]);
   }
 };
 

@@ -91,7 +91,7 @@ pack_kernel(PackArguments<T> a) {
     const int step = i / kValues / a.out_pairs, pair = i / kValues % a.out_pairs;
     project[i] = fragment_value(a.project, a.out_channels, a.expanded_channels, pair * 16,
                                 first + step * kDepth, i % kValues);
-    found |= !(fabsf(widen(project[i])) < 0x1p114f);
+    found |= !(fabsf(widen(project[i])) < 0x1p127f);
   }
   if constexpr (sizeof(T) == 4) {
     found = block_barrier_any(found);

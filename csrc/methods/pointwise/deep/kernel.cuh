@@ -134,8 +134,11 @@ class Warp {
 
   // Operands of the matrix units, of a word as it is in memory.
   CONVX_DEVICE static void part_of(uint32_t word, uint32_t& high, [[maybe_unused]] uint32_t& low) {
-    high = matrix::element_bytes(Kind) == 2 ? word : round_to_tf32(bits_to_float(word));
-    if constexpr (Kind == matrix::kSplit) low = round_to_tf32(bits_to_float(word) - bits_to_float(high));
+    if constexpr (Kind == matrix::kSplit) {
+      part_tf32(word, high, low);
+    } else {
+      high = matrix::element_bytes(Kind) == 2 ? word : round_to_tf32(bits_to_float(word));
+    }
   }
 
   CONVX_DEVICE static void add(float (&sum)[4], const Filters& a, [[maybe_unused]] const Filters& low_a,

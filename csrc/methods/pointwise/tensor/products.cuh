@@ -215,10 +215,10 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
   }
 
   CONVX_DEVICE void add_floats(int t, const Words& a, const Words& low, float x0, float x1) {
-    const uint32_t b0 = round_to_tf32(x0), b1 = round_to_tf32(x1);
     if constexpr (Kind == kSplit) {
-      const uint32_t low0 = round_to_tf32(x0 - bits_to_float(b0)),
-                     low1 = round_to_tf32(x1 - bits_to_float(b1));
+      uint32_t b0, b1, low0, low1;
+      part_tf32(float_to_bits(x0), b0, low0);
+      part_tf32(float_to_bits(x1), b1, low1);
       CONVX_UNROLL
       for (int m = 0; m < Tile::kRowsEach; ++m) {
         // Matrix units drop digits of long sums: each step is summed by itself, and added in float32.
@@ -230,6 +230,7 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
         for (int i = 0; i < 4; ++i) sum[m][i][t] += part[i];
       }
     } else {
+      const uint32_t b0 = round_to_tf32(x0), b1 = round_to_tf32(x1);
       CONVX_UNROLL
       for (int m = 0; m < Tile::kRowsEach; ++m) add_product(m, t, a[m], b0, b1);
     }
