@@ -67,9 +67,10 @@ Schedule schedule_of(const DeviceTraits& device, const Product& product, int64_t
   };
   if (!kPersistent<Lanes, How, Tile>) return share_out(false, false);
   const Schedule fetched = share_out(true, false), staying = share_out(true, true);
-  const bool fits = staying.shared_bytes <= device.shared_bytes_per_block;
-  return fits && staying.rounds > 1 && staying.resident >= std::min<int64_t>(fetched.resident, 2) ? staying
-                                                                                                  : fetched;
+  // Of 201 pairs on an H200, in float32 and bfloat16, the one taken took .2 % longer than the better one in
+  // the mean, and 4 % at most.
+  return staying.shared_bytes <= device.shared_bytes_per_block && staying.rounds <= fetched.rounds ? staying
+                                                                                                   : fetched;
 }
 
 }  // namespace convx::pointwise::tensor
