@@ -50,6 +50,7 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   const bool elements =
       Form::kSingleElements || (Form::kPixelRows && product.depth % (16 / tensor::element_bytes(Kind)) != 0);
   const double single = !elements ? 1 : bytes == 2 ? 4 : 2;
+  // For a single tile they are fetched as well, whether they stay or not.
   const double filter_rows = schedule.filters_stay && schedule.rounds > 1 ? 0 : rows * tensor::parts(Kind);
   const double in = count * depth * (pixels * single + filter_rows) * bytes / fill;
   const double out = count * rows * pixels * single * bytes / fill;
