@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/gpu/cluster_size.h"
 #include "platform/gpu/query_device.h"
 #include "problem/problem.h"
 
@@ -33,6 +34,11 @@ struct DeviceTraits {
   // Cycles in a microsecond of kernels that keep all of the device busy: an H200 holds 1700 MHz.
   double busy_cycles_per_us() const { return clock_MHz * (1700.0 / 1980); }
   bool has_clusters() const { return backend == Backend::cuda && architecture >= 90; }
+  // H100, H200 and B200 place clusters of 16; of parts of them, and of others, that is not known.
+  int most_cluster_blocks() const {
+    const bool is_whole = (architecture == 90 || architecture == 100) && multiprocessors >= 100;
+    return !has_clusters() ? 1 : (is_whole ? 2 : 1) * kPortableClusterBlocks;
+  }
   bool has_bulk_copy() const { return backend == Backend::cuda && architecture >= 90; }
   bool overlaps_kernels() const { return has_bulk_copy(); }  // programmatic stream serialization
 };

@@ -117,3 +117,15 @@ def test_plans(
         assert plans and all(plan.predicted_us > 0 for plan in plans)
         ranks = {dict(plan.tiling).get("ranks", 1) for plan in plans}
         assert ranks == {1} or device.name in ("NVIDIA H200", "NVIDIA B200")
+        assert max(ranks) <= 8 or batch * max(ranks) <= device.multiprocessors
+
+
+def test_clusters_of_sixteen_are_for_few_images() -> None:
+    """Of many, they would wait for places beside one another."""
+    for batch, most in ((1, 16), (8, 16), (9, 8), (64, 8)):
+        problem = excite(
+            **{"dtype": "float32", "layout": "channels_last", "batch": batch, "channels": 96, "height": 56},
+            **{"width": 56, "squeezed_channels": 4},
+        )
+        plans = _core.candidates("squeeze_excite", problem, H200)
+        assert max(dict(plan.tiling)["ranks"] for plan in plans) == most

@@ -9,7 +9,6 @@
 namespace convx::gates {
 
 constexpr int kThreads = 512;
-constexpr int kMostRanks = 8;  // blocks of a cluster that any GPU with clusters can place
 constexpr int kVectorBytes = 16;
 
 struct Tiling {

@@ -80,7 +80,10 @@ CONVX_DEVICE void squeeze(const Arguments<T>& a, const Matrix<T>& matrix, const 
       for (int i = 0; i < kVector<T>; ++i) sum = multiply_add(widen(piece.element[i]), mean[i], sum);
     }
     sum = segment_sum<Lanes, kRowLanes>(sum);
-    if (row < a.squeezed && lane < a.ranks) *in_block(memory.exchange + rank * a.squeezed + row, lane) = sum;
+    if (row >= a.squeezed) continue;
+    for (int to = lane; to < a.ranks; to += kRowLanes) {
+      *in_block(memory.exchange + rank * a.squeezed + row, to) = sum;
+    }
   }
 }
 

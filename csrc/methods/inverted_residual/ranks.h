@@ -8,13 +8,11 @@
 
 namespace convx::inverted_residual {
 
-constexpr int64_t kMostRanks = 8;  // that any GPU with clusters can place
-
 // blocks: of a kernel without clusters.
 inline std::vector<int64_t> possible_ranks(const DeviceTraits& device, int64_t chunks, int64_t blocks) {
   std::vector<int64_t> found = {1};
   if (!device.has_clusters()) return found;
-  for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
+  for (int64_t ranks = 2; ranks <= kPortableClusterBlocks; ++ranks) {
     const bool all_have_some = (ranks - 1) * divide_up(chunks, ranks) < chunks;
     // A cluster is of neighbouring multiprocessors, 16 or so: others than powers of two leave some of them
     // idle.

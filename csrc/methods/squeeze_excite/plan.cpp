@@ -75,7 +75,9 @@ std::vector<Plan> candidates(const ExciteProblem& p, const DeviceTraits& device)
     plan.predicted_us = predicted_us(p, device, t);
     plans.push_back(std::move(plan));
   };
-  for (int64_t ranks = 1; ranks <= (device.has_clusters() ? kMostRanks : 1); ranks *= 2) {
+  for (int64_t ranks = 1; ranks <= device.most_cluster_blocks(); ranks *= 2) {
+    // Large clusters are for few images: several of them wait for places beside one another.
+    if (ranks > kPortableClusterBlocks && p.batch * ranks > device.multiprocessors) break;
     for (const bool pixels : {false, true}) {
       if (pixels && (ranks == 1 || p.layout != Layout::nhwc)) continue;
       for (const bool image : {true, false}) append({device.lanes, ranks, pixels, image, true});

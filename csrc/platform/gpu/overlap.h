@@ -3,6 +3,7 @@
 // take_turn() before it touches global memory. Packed filters alone may be read before: they are complete
 // before the kernel before it begins, for a fence follows their packing, or a launch that does not overlap.
 #pragma once
+#include "platform/gpu/cluster_size.h"
 #include "platform/gpu/launch.h"
 
 namespace convx {
@@ -29,6 +30,9 @@ void launch_in_turn(void (*kernel)(Parameters...), const char* name, Grid grid, 
     if (stream.overlaps) {
       attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (grid.cluster > kPortableClusterBlocks) {
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), name);
     }
     if (grid.cluster > 1) {
       attributes[count].id = cudaLaunchAttributeClusterDimension;

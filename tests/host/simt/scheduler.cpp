@@ -262,8 +262,8 @@ void check_launch(Extent grid, uint32_t threads, uint32_t shared_bytes, uint32_t
   if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     record(format("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z));
   }
-  if (cluster == 0 || cluster > 8 || grid.x % cluster) {
-    record(format("clusters of %u blocks of %u: at most 8, and all of them whole", cluster, grid.x));
+  if (cluster == 0 || cluster > 16 || grid.x % cluster) {
+    record(format("clusters of %u blocks of %u: at most 16, and all of them whole", cluster, grid.x));
   }
   if (shared_bytes > m.options.shared_limit) {
     record(format("%u bytes of dynamic shared memory, over the limit of %zu", shared_bytes,
