@@ -83,24 +83,24 @@ class Warp {
     CONVX_UNROLL
     for (int i = 0; i < kAtOnce; ++i, at += step) {
       if (at >= shape_.step_pairs) return;
+      Filters high[2][2], low[2][2];
       CONVX_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        Filters high[2], low[2];
+      for (int row = 0; row < 2; ++row) {
         CONVX_UNROLL
-        for (int row = 0; row < 2; ++row) {
+        for (int half = 0; half < 2; ++half) {
           CONVX_UNROLL
           for (int w = 0; w < Cell::kWordsA; ++w) {
-            part_of(filter_[i][row][half][w], high[row][w], low[row][w]);
+            part_of(filter_[i][row][half][w], high[row][half][w], low[row][half][w]);
           }
         }
+      }
+      CONVX_UNROLL
+      for (int f = 0; f < Fragments; ++f) {
+        uint32_t b[4], low_b[4];
         CONVX_UNROLL
-        for (int f = 0; f < Fragments; ++f) {
-          uint32_t b[2], low_b[2];
-          CONVX_UNROLL
-          for (int w = 0; w < 2; ++w) part_of(pixel_[i][f].element[2 * half + w], b[w], low_b[w]);
-          CONVX_UNROLL
-          for (int row = 0; row < 2; ++row) add(sum_[row][f], high[row], low[row], b, low_b);
-        }
+        for (int w = 0; w < 4; ++w) part_of(pixel_[i][f].element[w], b[w], low_b[w]);
+        CONVX_UNROLL
+        for (int row = 0; row < 2; ++row) add(sum_[row][f], high[row], low[row], b, low_b);
       }
     }
   }
@@ -141,19 +141,30 @@ class Warp {
     }
   }
 
-  CONVX_DEVICE static void add(float (&sum)[4], const Filters& a, [[maybe_unused]] const Filters& low_a,
-                               const uint32_t (&b)[2], [[maybe_unused]] const uint32_t (&low_b)[2]) {
+  // A pair of steps.
+  CONVX_DEVICE static void add(float (&sum)[4], const Filters (&a)[2],
+                               [[maybe_unused]] const Filters (&low_a)[2], const uint32_t (&b)[4],
+                               [[maybe_unused]] const uint32_t (&low_b)[4]) {
     using Product = typename matrix::Types<Kind>::Product;
     if constexpr (Kind == matrix::kSplit) {
-      // Matrix units drop digits of long sums: each step is summed by itself, and added in float32.
+      // Matrix units drop digits of long sums: each pair is summed by itself, and added in float32.
       float part[4] = {0, 0, 0, 0};
-      multiply_fragments<Lanes, Product>(part, a, low_b[0], low_b[1]);
-      multiply_fragments<Lanes, Product>(part, low_a, b[0], b[1]);
-      multiply_fragments<Lanes, Product>(part, a, b[0], b[1]);
+      CONVX_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        multiply_fragments<Lanes, Product>(part, a[half], low_b[2 * half], low_b[2 * half + 1]);
+        multiply_fragments<Lanes, Product>(part, low_a[half], b[2 * half], b[2 * half + 1]);
+      }
+      CONVX_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        multiply_fragments<Lanes, Product>(part, a[half], b[2 * half], b[2 * half + 1]);
+      }
       CONVX_UNROLL
       for (int i = 0; i < 4; ++i) sum[i] += part[i];
     } else {
-      multiply_fragments<Lanes, Product>(sum, a, b[0], b[1]);
+      CONVX_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        multiply_fragments<Lanes, Product>(sum, a[half], b[2 * half], b[2 * half + 1]);
+      }
     }
   }
 

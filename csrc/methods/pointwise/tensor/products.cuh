@@ -122,8 +122,7 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
           add_pairs(t, a, b[0], b[1]);
           add_pairs(t, next, b[2], b[3]);
         } else {
-          add_floats(t, a, low, bits_to_float(b[0]), bits_to_float(b[1]));
-          add_floats(t, next, next_low, bits_to_float(b[2]), bits_to_float(b[3]));
+          add_two_steps(t, a, low, next, next_low, b);
         }
       }
     } else {
@@ -214,6 +213,33 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
     for (int m = 0; m < Tile::kRowsEach; ++m) add_product(m, t, a[m], b0, b1);
   }
 
+  // x: of the first step, then of the next. Matrix units drop digits of long sums: each step is summed by
+  // itself and added in float32, or two together, half the additions, where a warp has enough rows to wait
+  // for one another.
+  CONVX_DEVICE void add_two_steps(int t, const Words& a, const Words& low, const Words& next,
+                                  const Words& next_low, const uint32_t (&x)[4]) {
+    if constexpr (Kind == kSplit && Tile::kRowsEach >= 4) {
+      uint32_t b[4], low_b[4];
+      CONVX_UNROLL
+      for (int i = 0; i < 4; ++i) part_tf32(x[i], b[i], low_b[i]);
+      CONVX_UNROLL
+      for (int m = 0; m < Tile::kRowsEach; ++m) {
+        float part[4] = {0, 0, 0, 0};
+        multiply_fragments<Lanes, tf32>(part, a[m], low_b[0], low_b[1]);
+        multiply_fragments<Lanes, tf32>(part, low[m], b[0], b[1]);
+        multiply_fragments<Lanes, tf32>(part, next[m], low_b[2], low_b[3]);
+        multiply_fragments<Lanes, tf32>(part, next_low[m], b[2], b[3]);
+        multiply_fragments<Lanes, tf32>(part, a[m], b[0], b[1]);
+        multiply_fragments<Lanes, tf32>(part, next[m], b[2], b[3]);
+        CONVX_UNROLL
+        for (int i = 0; i < 4; ++i) sum[m][i][t] += part[i];
+      }
+    } else {
+      add_floats(t, a, low, bits_to_float(x[0]), bits_to_float(x[1]));
+      add_floats(t, next, next_low, bits_to_float(x[2]), bits_to_float(x[3]));
+    }
+  }
+
   CONVX_DEVICE void add_floats(int t, const Words& a, const Words& low, float x0, float x1) {
     if constexpr (Kind == kSplit) {
       uint32_t b0, b1, low0, low1;
@@ -221,7 +247,6 @@ class Products : public Copies<Kind, Lanes, How, Tile> {
       part_tf32(float_to_bits(x1), b1, low1);
       CONVX_UNROLL
       for (int m = 0; m < Tile::kRowsEach; ++m) {
-        // Matrix units drop digits of long sums: each step is summed by itself, and added in float32.
         float part[4] = {0, 0, 0, 0};
         multiply_fragments<Lanes, tf32>(part, a[m], low0, low1);
         multiply_fragments<Lanes, tf32>(part, low[m], b0, b1);
