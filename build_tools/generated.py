@@ -41,6 +41,7 @@ LAUNCHERS = {
     "filter2d/rotation": (*_REAL, "uint8"),
     "filter2d/strip": (*_SINGLE, "uint8"),
     "hntmp": _REAL,
+    "hntmp/forms": ("float32",),
     "hntmp/stem": _SINGLE,
     "hntmp/stem_tensor": ("float16", "bfloat16"),
     "inverted_residual": _SINGLE,

@@ -52,8 +52,9 @@ struct Plan {
   bool reads_both = false;  // packed filters, and the weight in torch's order
   double predicted_us = 0;
   double beside_us = 0;  // of passes of their own over the result, which no measured time of the kernel has
-  // For those who name it: a form that a paper compares its idea with, slower by intent, or that is no faster
-  // than another where this was measured. auto and the method's name alone never mean it.
+  // For those who name it: a paper's own kernel, or a form that it compares its idea with, slower by intent,
+  // or that is no faster than another where this was measured. auto and the method's name alone never mean
+  // it.
   bool by_name_only = false;
   // The kernel makes sums alone; scale, bias, residual and activation are a pass of its own over them.
   bool finishes_apart = false;

@@ -83,6 +83,16 @@ TENSOR_STEMS = {
     "more padding than filter": "channels=4 out_channels=8 size=4,6 filter=3 padding=5,4,3,6 stride=2,3",
     "two tiles across": "channels=3 out_channels=8 size=3,272 filter=3 padding=1 stride=2 bias=1",
 }
+# The paper's own kernel and its rival: tiles that the image ends within, blocks with channels left over.
+FORMS = {
+    "ResNet's": "channels=9 out_channels=70 size=14,14 filter=3 padding=1 bias=1 activation=relu",
+    "the image of one tile": "channels=5 out_channels=64 size=7,7 filter=3 padding=1 batch=2 residual=before",
+    "no padding": "channels=3 out_channels=20 size=11,10 filter=3 scale=1 bias=1",
+    "more padding than filter": "channels=2 out_channels=9 size=4,3 filter=3 padding=5,4,3,6 batch=3",
+    "pointwise": "channels=21 out_channels=130 size=9,8 filter=1 bias=1 activation=silu",
+    "several tiles": "channels=4 out_channels=33 size=17,9 filter=3 padding=2 residual=after activation=relu",
+    "one pixel": "channels=30 out_channels=5 size=1,1 filter=3 padding=1",
+}
 SPLITS = "channels=64 out_channels=9 size=7,7 filter=3 padding=1 bias=1 activation=relu"
 
 
@@ -136,15 +146,35 @@ def test_other_types(driver: Path, device: str, dtype: str, layout: str) -> None
     assert tiles(output) >= whole
 
 
+def adding_biases_alone(problem: str) -> str:
+    """As kernels for AMD take it."""
+    return re.sub(" (scale|residual)=[a-z0-9]+", "", problem)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_published_forms(driver: Path, device: str) -> None:
+    """Every tile of the paper's kernel, and the direct convolution with and without its cache of filters."""
+    problems = [text if device == "h200" else adding_biases_alone(text) for text in FORMS.values()]
+    lines = [
+        f"{chosen_line(text, device, ORDERS[i % 3])} only={form}"
+        for i, text in enumerate(problems)
+        for form in ("published", "direct", "direct_cached")
+    ]
+    output = run_all(driver, lines)
+    assert "\nNONE " not in output
+    ran = set(
+        re.findall(r"^RUN +\w+ (\w+) .*rows=(\d) columns=(\d) block_channels=(\d+)", output, re.MULTILINE)
+    )
+    tiles_of = {("published", rows, "7", "64") for rows in "247"}
+    assert ran == tiles_of | {(form, "8", "8", "8") for form in ("direct", "direct_cached")}
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_stems(driver: Path, device: str, dtype: str, layout: str) -> None:
     """Every tiling of the kernel for first convolutions."""
-    problems = [
-        text if device == "h200" else re.sub(" (scale|residual)=[a-z0-9]+", "", text)  # AMD adds biases alone
-        for text in STEMS.values()
-    ]
+    problems = [text if device == "h200" else adding_biases_alone(text) for text in STEMS.values()]
     more = f"layout={layout} only=stem dtype={dtype}"
     lines = [f"{chosen_line(text, device, ORDERS[i % 3])} {more}" for i, text in enumerate(problems)]
     output = run_all(driver, lines)

@@ -202,6 +202,36 @@ def plans_of(case: Dense, device: Any) -> list[Any]:
     return plans
 
 
+FORMS = ("published", "direct", "direct_cached")
+RESNETS = Dense(batch=1, channels=64, filters=64, height=56, width=56)
+
+
+@pytest.mark.parametrize("device", ["h200", "mi250"])
+def test_published_forms_are_for_those_who_name_them(device: str) -> None:
+    core, where = _planning.core(), _planning.device(device)
+    by_name = {plan.candidate: plan.by_name_only for plan in plans_of(RESNETS, where)}
+    assert all(by_name[form] for form in FORMS)
+    assert {name for name, only in by_name.items() if only} == set(FORMS)
+    for form in FORMS:
+        assert core.select(problem_of(RESNETS), where, f"hntmp/{form}").plan.candidate == form
+    assert core.select(problem_of(RESNETS), where, "hntmp").plan.candidate not in FORMS
+
+
+@pytest.mark.parametrize("change", ["filter", "stride", "dilation", "groups", "layout", "operation"])
+def test_published_forms_of_nothing_but_the_papers_layers(change: str) -> None:
+    changed = {
+        "filter": {"filter": (3, 1)},
+        "stride": {"stride": (2, 2)},
+        "dilation": {"dilation": (2, 2)},
+        "groups": {"groups": 2},
+    }.get(change, {})
+    problem = problem_of(
+        RESNETS.with_(**changed), "input_grad" if change == "operation" else "forward", change == "layout"
+    )
+    with pytest.raises(Exception, match="filters of 1x1 and 3x3, stride 1"):
+        _planning.core().select(problem, _planning.device("h200"), "hntmp/published")
+
+
 @pytest.mark.parametrize("groups", [1, 3])
 def test_the_order_of_packed_filters(groups: int) -> None:
     """[group][block][C][R][S][channel of the block], zeros up to a whole block; and conv2d takes it."""
@@ -240,6 +270,9 @@ def test_plans_of_every_gpu(name: str) -> None:
         assert candidate in {plan.candidate for plan in plans}
         for plan in plans:
             tiling = plan.tiling
+            if plan.candidate in FORMS:
+                assert plan.packing == ("crsk 64" if plan.candidate == "published" else "")
+                continue
             assert plan.packing == f"crsk {tiling['block_channels']}"
             assert tiling["block_channels"] == tiling["lane_filters"] * tiling["filters"]
             assert (plan.workspace_bytes > 0) == (tiling["splits"] > 1)

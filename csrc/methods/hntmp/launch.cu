@@ -1,9 +1,14 @@
+#include "methods/hntmp/forms/forms.h"
 #include "methods/hntmp/hntmp.h"
 #include "methods/hntmp/stem/stem.h"
 #include "methods/hntmp/stem_tensor/stem_tensor.h"
 #include "methods/packing/crsk.cuh"
 
 namespace convx::hntmp {
+
+namespace forms {
+extern template void launch_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
+}  // namespace forms
 
 namespace stem {
 extern template void launch_typed<float>(const Plan&, const ConvProblem&, const Pointers&, Stream);
@@ -43,6 +48,7 @@ static void launch_stem_tensor(const Plan& plan, const ConvProblem& problem, con
 }
 
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
+  if (forms::is_form(plan)) return forms::launch_typed<float>(plan, problem, pointers, stream);
   if (plan.candidate == stem_tensor::kCandidate) return launch_stem_tensor(plan, problem, pointers, stream);
   if (plan.candidate == stem::kCandidate) return launch_stem(plan, problem, pointers, stream);
   switch (problem.dtype) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "methods/hntmp/candidates.h"
+#include "methods/hntmp/forms/forms.h"
 #include "methods/hntmp/hntmp.h"
 
 namespace convx::hntmp {
@@ -30,9 +31,13 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   return plans;
 }
 
+std::string why_absent(const ConvProblem& problem, const DeviceTraits& device, const std::string& candidate) {
+  return device.backend == Backend::cpu ? "" : forms::why_absent(problem, candidate);
+}
+
 }  // namespace
 
 const Method method = {"hntmp", "threads own output channels and a tile of pixels in registers (Ji 2019)",
-                       supports, candidates};
+                       supports, candidates, why_absent};
 
 }  // namespace convx::hntmp

@@ -4,6 +4,7 @@
 
 #include "methods/hntmp/candidates.h"
 #include "methods/hntmp/cost.h"
+#include "methods/hntmp/forms/forms.h"
 #include "methods/hntmp/geometry.h"
 #include "methods/hntmp/stem/stem.h"
 #include "methods/hntmp/stem_tensor/stem_tensor.h"
@@ -129,8 +130,9 @@ std::vector<Plan> gpu_candidates(const ConvProblem& problem, const DeviceTraits&
     if (tile_of(index).any() && !plans.empty()) continue;
     append_tile(index, sweep, problem, device, plans);
   }
-  for (const auto& stems : {stem::candidates(problem, device), stem_tensor::candidates(problem, device)}) {
-    plans.insert(plans.end(), stems.begin(), stems.end());
+  for (const auto& more : {stem::candidates(problem, device), stem_tensor::candidates(problem, device),
+                           forms::candidates(problem, device)}) {
+    plans.insert(plans.end(), more.begin(), more.end());
   }
   return plans;
 }
