@@ -64,6 +64,13 @@ def test_the_median_wins_and_losers_are_stopped_early() -> None:
     assert timings["near"].us == 13 and len(done) == 5
 
 
+def test_times_below_zero_have_a_winner_too() -> None:
+    """As they are in a network whose other kernel was timed while another process had the GPU."""
+    samples = Samples({"last": [-20.0] * 5, "first": [-31.0, -29.0, -30.0, -30.0, -30.0]})
+    timings = profiler.profile(samples.contenders(), CPU, 1, rounds=5, sampler=samples)
+    assert profiler.fastest(timings) == "first" and not timings["first"].stopped
+
+
 def test_native_is_kept_within_two_percent() -> None:
     for native, winner in ((10.0, "native"), (10.5, "native"), (10.7, "depthwise/rows")):
         timings = {"native": profiler.Timing([native]), "depthwise/rows": profiler.Timing([10.4])}
