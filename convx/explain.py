@@ -44,7 +44,7 @@ class Row:
     """Of predicted_us: "estimated", "measured on NVIDIA H200", "scaled from NVIDIA H200"."""
     chosen: bool
     by_name_only: bool = False
-    """A form that a paper compares its idea with: "auto" never predicts it."""
+    """A paper's own kernel, or a form that it compares its idea with: "auto" never takes it."""
 
     @property
     def algorithm(self) -> str:
@@ -344,8 +344,8 @@ def explain_filter2d(
         device: plan for this device in place of the images', as in explain.
 
     Returns:
-        Explanation, as explain gives it. Plans marked "by name only" are forms that the kernels' paper
-        compares its idea with: they run when they are named.
+        Explanation, as explain gives it. Plans marked "by name only" are the paper's own kernels, or
+        forms that it compares its idea with: they run when they are named.
 
     Raises:
         TypeError: images is no tensor, or filter neither a tensor nor numbers.
