@@ -48,7 +48,7 @@ static void launch_stem_tensor(const Plan& plan, const ConvProblem& problem, con
 }
 
 void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& pointers, Stream stream) {
-  if (forms::is_form(plan)) return forms::launch_typed<float>(plan, problem, pointers, stream);
+  if (forms::is_form(plan.candidate)) return forms::launch_typed<float>(plan, problem, pointers, stream);
   if (plan.candidate == stem_tensor::kCandidate) return launch_stem_tensor(plan, problem, pointers, stream);
   if (plan.candidate == stem::kCandidate) return launch_stem(plan, problem, pointers, stream);
   switch (problem.dtype) {

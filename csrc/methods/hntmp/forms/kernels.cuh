@@ -18,8 +18,7 @@ struct Arguments {
 
 // Where a block works.
 struct Place {
-  int64_t image, plane;  // elements of a channel of the source
-  const float* source;   // the image's first channel
+  int64_t image;
   int channel_block, row, column;
 };
 
@@ -30,8 +29,6 @@ CONVX_DEVICE Place place_of(const Arguments& a, int rows, int columns) {
   place.column = static_cast<int>(a.tiles_across.remainder(tile)) * columns;
   place.image = a.channel_blocks.quotient(rest);
   place.channel_block = static_cast<int>(a.channel_blocks.remainder(rest));
-  place.plane = static_cast<int64_t>(a.source_height) * a.source_width;
-  place.source = a.source + place.image * a.source_channels * place.plane;
   return place;
 }
 
@@ -43,6 +40,22 @@ CONVX_DEVICE void stage_tile(const Arguments& a, const Place& place, const float
     const int y = place.row - a.top + i / Width, x = place.column - a.left + i % Width;
     const bool inside = y >= 0 && y < a.source_height && x >= 0 && x < a.source_width;
     tile[i] = inside ? plane[static_cast<int64_t>(y) * a.source_width + x] : 0.0f;
+  }
+}
+
+// Every channel of the source in turn, its tile in shared memory: body(channel).
+template <int Height, int Width, class Body>
+CONVX_DEVICE void sweep_channels(const Arguments& a, const Place& place, float (&tile)[Height * Width],
+                                 const Body& body) {
+  const int64_t plane = static_cast<int64_t>(a.source_height) * a.source_width;
+  const float* source = a.source + place.image * a.source_channels * plane;
+  CONVX_NO_UNROLL
+  for (int channel = 0; channel < a.source_channels; ++channel) {
+    block_barrier();  // the tile before has been used
+    stage_tile<Height, Width>(a, place, source, tile);
+    block_barrier();
+    body(channel);
+    source += plane;
   }
 }
 
@@ -61,16 +74,11 @@ published_kernel(Arguments a) {
   CONVX_SHARED(float, tile, [kHeight * kWidth]);
   take_turn();
   const Place place = place_of(a, Rows, Columns);
-  const float* source = place.source;
   const float* weight =
       a.weight + static_cast<int64_t>(place.channel_block) * a.source_channels * (Side * Side * kThreads) +
       threadIdx.x;
   float sum[Rows][Columns] = {};
-  CONVX_NO_UNROLL
-  for (int channel = 0; channel < a.source_channels; ++channel) {
-    block_barrier();  // the tile before has been used
-    stage_tile<kHeight, kWidth>(a, place, source, tile);
-    block_barrier();
+  sweep_channels<kHeight, kWidth>(a, place, tile, [&](int) {
     CONVX_UNROLL
     for (int tap = 0; tap < Side * Side; ++tap) {
       const float filter = weight[tap * kThreads];
@@ -82,9 +90,8 @@ published_kernel(Arguments a) {
         }
       }
     }
-    source += place.plane;
     weight += Side * Side * kThreads;
-  }
+  });
   const int channel = place.channel_block * kThreads + static_cast<int>(threadIdx.x);
   CONVX_UNROLL
   for (int y = 0; y < Rows; ++y) {
@@ -107,16 +114,11 @@ direct_kernel(Arguments a) {
   CONVX_SHARED(float, cache, [kTaps]);
   take_turn();
   const Place place = place_of(a, kRows, kColumns);
-  const float* source = place.source;
   const int own = static_cast<int>(threadIdx.x), y = own / kColumns, x = own % kColumns;
   const int first = place.channel_block * kChannels;
   const int64_t filter_elements = static_cast<int64_t>(a.source_channels) * kTaps;
   float sum[kChannels] = {};
-  CONVX_NO_UNROLL
-  for (int channel = 0; channel < a.source_channels; ++channel) {
-    block_barrier();  // the tile before has been used
-    stage_tile<kHeight, kWidth>(a, place, source, tile);
-    block_barrier();
+  sweep_channels<kHeight, kWidth>(a, place, tile, [&](int channel) {
     CONVX_UNROLL
     for (int k = 0; k < kChannels; ++k) {
       const float* filter = a.weight + min(first + k, a.result_channels - 1) * filter_elements +
@@ -132,8 +134,7 @@ direct_kernel(Arguments a) {
         sum[k] = multiply_add(tile[(y + tap / Side) * kWidth + x + tap % Side], filter[tap], sum[k]);
       }
     }
-    source += place.plane;
-  }
+  });
   CONVX_UNROLL
   for (int k = 0; k < kChannels; ++k)
     write_result(a, place, first + k, place.row + y, place.column + x, sum[k]);

@@ -19,8 +19,8 @@ bool is_published(const ConvProblem& p) {
          is_square && std::count(std::begin(kFilterSides), std::end(kFilterSides), p.filter_width) > 0;
 }
 
-// A thread goes from channel to channel: what it issues there, and twice what it waits for memory, or with
-// cached filters once for each of them.
+// A thread goes from channel to channel: what it issues there, and what it waits for memory, once for the
+// tile and with cached filters once for each of them.
 double predicted_us(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, const Tiling& t,
                     const Geometry& g) {
   const auto number = [](int64_t value) { return static_cast<double>(value); };
@@ -63,12 +63,12 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
   return plans;
 }
 
-bool is_form(const Plan& plan) {
-  return std::count(std::begin(kNames), std::end(kNames), plan.candidate) > 0;
+bool is_form(const std::string& candidate) {
+  return std::count(std::begin(kNames), std::end(kNames), candidate) > 0;
 }
 
 std::string why_absent(const ConvProblem& problem, const std::string& candidate) {
-  if (std::count(std::begin(kNames), std::end(kNames), candidate) == 0 || is_published(problem)) return "";
+  if (!is_form(candidate) || is_published(problem)) return "";
   return "it is for what the paper has: forward in float32 and nchw, filters of 1x1 and 3x3, stride 1, no "
          "dilation and one group";
 }

@@ -59,7 +59,7 @@ void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::ve
   const matrix::Precision precision = matrix::precision_of(problem, device);
   std::vector<Plan> some;
   for (int64_t fragments = 1; fragments <= deep::kMostFragments; fragments *= 2) {
-    for (int64_t ranks = 1; ranks <= (device.has_clusters() ? 8 : 1); ranks *= 2) {
+    for (int64_t ranks = 1; ranks <= (device.has_clusters() ? kPortableClusterBlocks : 1); ranks *= 2) {
       const Tiling t{device.lanes, fragments, ranks};
       const Geometry g = geometry_of(product, t, element_size(problem.dtype));
       if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > INT32_MAX) continue;
