@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from models import torchvision_models
 from optimized import fused_is_the_fastest
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import convx
 from benchmarks.families import norms_of
 from benchmarks.family_networks import FamilyNetwork, networks
+from benchmarks.network_kinds import Networks
 from convx.optimize.check import Reference
 from convx.optimize.graph import Reader
 
@@ -58,3 +60,21 @@ def test_families(network: FamilyNetwork) -> None:
         assert reference.error < 1e-3
         assert reference.error_of(optimized) <= 2 * reference.error + 1e-6
         assert type(optimized(x)) is type(model(x))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+@pytest.mark.parametrize("name", ["mobilenet_v3_large", "squeezenet1_0"])
+def test_errors_of_many_layers(name: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are by chance, and don't add up."""
+    torchvision_models()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    made = Networks(f"{name} b1 float32 {layout}", torch.device("cuda"))
+    with torch.no_grad():
+        reference = Reference(made.make().eval(), (made.images,), {})
+        converted = made.make().eval()
+        convx.convert_(converted)
+        optimized = convx.optimize(made.make().eval(), made.images)
+        errors = {"converted": reference.error_of(converted), "optimized": reference.error_of(optimized)}
+    print(f"{name} {layout} native {reference.error:.2e} {errors}")
+    assert all(error <= 2 * reference.error + 2e-7 for error in errors.values()), (reference.error, errors)

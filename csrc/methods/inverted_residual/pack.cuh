@@ -1,6 +1,7 @@
 // Writes a block's filters in the order in which the kernel's stages read them; see geometry.h.
 #pragma once
 #include "methods/inverted_residual/launching.cuh"
+#include "platform/gpu/mma.h"
 #include "platform/gpu/platform.h"
 
 namespace convx::inverted_residual {
@@ -46,7 +47,13 @@ CONVX_DEVICE T fragment_value(const T* filters, int outputs, int depth, int firs
   const int column = lane / 4;
   const int output = first_output + column / 2 * 4 + tile * 2 + column % 2;
   const int channel = first_depth + (word * 4 + lane % 4) * kOfWord + element % kOfWord;
-  return output < outputs && channel < depth ? filters[static_cast<int64_t>(output) * depth + channel] : T{};
+  if (output >= outputs || channel >= depth) return T{};
+  const T value = filters[static_cast<int64_t>(output) * depth + channel];
+  if constexpr (sizeof(T) == 4) {
+    return against_dropped_digits(value, channel);
+  } else {
+    return value;
+  }
 }
 
 template <class T>

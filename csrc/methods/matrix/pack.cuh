@@ -31,8 +31,9 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
   const int64_t tile = fragment / shape.steps, group = tile / shape.m_tiles;
   const int row =
       order.template filter<Lanes>(static_cast<int>(tile % shape.m_tiles), Cell::row_of_a(lane, word));
+  const auto channel_of = [&](int i) { return order.template channel<kBytes>(step, Cell::slot(lane), i); };
   const auto filter = [&](int i) -> T {
-    const int channel = order.template channel<kBytes>(step, Cell::slot(lane), i);
+    const int channel = channel_of(i);
     if (row >= shape.rows || channel >= shape.depth) return T{};
     return weight[group * shape.rows * shape.depth + row * shape.filter_row + channel * shape.filter_depth];
   };
@@ -41,7 +42,8 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
     packed[index] = filter(2 * depth_word).bits | static_cast<uint32_t>(filter(2 * depth_word + 1).bits)
                                                       << 16;
   } else {
-    const float value = filter(depth_word);
+    float value = filter(depth_word);
+    if constexpr (Kind != kTf32) value = against_dropped_digits(value, channel_of(depth_word));
     if constexpr (Kind == kFloat32) {
       packed[index] = float_to_bits(value);
       return;
