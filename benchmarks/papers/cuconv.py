@@ -31,7 +31,7 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, no_verdict, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, WORDS, no_verdict, verdict
 from benchmarks.results import geomean
 
 PUBLISHED = "cuconv/two_stage"
@@ -238,7 +238,7 @@ def _verdict(layers: list[Row], machine: Machine) -> str:
             "a CPU's one form, `cuconv/rows`, is not the published kernel, and the paper compares with cuDNN"
         )
     single = [row for row in layers if row.batch == 1]
-    text = []
+    text = [WORDS, ""]
     for size, title in _TITLES.items():
         members = [row for row in single if row.shape["filter"] == size]
         found = ratios(members, cudnn_algorithms, named(PUBLISHED))
@@ -249,15 +249,14 @@ def _verdict(layers: list[Row], machine: Machine) -> str:
         mean, claimed = geomean(found), claims.CUCONV_MEAN.get(size)
         faster = percent(sum(each > 1 for each in found), len(found))
         what = (
-            f"{title} at one image: {times(mean)} times as fast as cuDNN's fastest (geomean), faster on "
-            f"{faster} of the layers"
+            f"{title} at one image, times as fast as cuDNN's fastest (geomean; faster on {faster} of the "
+            "layers)"
         )
         if claimed:
-            what = f"{what}; the paper's mean is {times(claimed)}"
-            text.append(verdict(machine, PUBLISHED, what, "That it wins", mean > 1))
+            text.append(verdict(machine, PUBLISHED, what, mean, claimed))
         else:
             reason = "the paper names no mean for these filters, only that three layers are faster"
-            text.append(f"- `{PUBLISHED}`, {what}. {no_verdict(reason)}")
+            text.append(f"- `{PUBLISHED}`, {what}: {times(mean)}. {no_verdict(reason)}")
     strict = ratios(single, torch_best, named(PUBLISHED))
     if strict:
         text.append(

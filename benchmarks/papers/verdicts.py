@@ -6,23 +6,41 @@ from benchmarks.papers.measurements import Machine
 
 # On GPUs. What each has of its paper, and what of convx.
 PUBLISHED_PLANS = {
+    "hntmp/published": "the paper's algorithm 2 as printed, in blocks of the paper's 64 threads. The pixels "
+    "of a thread are convx's",
     "cuconv/two_stage": "as published for one image: a block a filter row, a plane of sums a tap, a second "
     "kernel that adds the planes. The size of a block is convx's, and of several images a block takes one, "
     "where the paper's takes all",
     "filter2d/both": "the paper's column reuse and row reuse together, one column of a lane. That a select "
     "takes the place of its 64-bit packing, four result rows at a time and the size of a block are convx's",
 }
+_NEAR = 0.2  # of the published figure
 
 
-def verdict(machine: Machine, plan: str, found: str, claim: str, holds: bool) -> str:
-    """A line on what the paper says of its kernel, which the plan has to be."""
+def judged(found: float, claimed: float) -> str:
+    """What a speedup that was found says of the one that a paper has."""
+    if (found > 1) != (claimed > 1):
+        return "does not reproduce"
+    if abs(found / claimed - 1) <= _NEAR:
+        return "reproduces"
+    return "weaker" if found < claimed else "stronger"
+
+
+def verdict(machine: Machine, plan: str, what: str, found: float, claimed: float) -> str:
+    """A line on a speedup of the paper's kernel, which the plan has to be: what it is of, the one that was
+    found, and the paper's."""
     if plan not in PUBLISHED_PLANS or not machine.is_gpu:
         where = "" if machine.is_gpu else " on a CPU"
         raise ValueError(
             f"{plan}{where} is not a published kernel ({', '.join(PUBLISHED_PLANS)} are, on GPUs)"
         )
-    word = "reproduces" if holds else "does not reproduce"
-    return f"- `{plan}`, {found}. {claim}: **{word}**."
+    return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{judged(found, claimed)}**."
+
+
+WORDS = (
+    "Within 20 % of the paper's figure it *reproduces*; *weaker* and *stronger* are further from it on the "
+    "same side of 1; on the other side it *does not reproduce*."
+)
 
 
 def no_verdict(reason: str) -> str:

@@ -24,7 +24,7 @@ from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import NOT_MEASURED, over, table, us, without_empty_columns
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, WORDS, judged, verdict
 from benchmarks.planner import core_problem
 from benchmarks.results import Results, load
 from benchmarks.suites import SUITES, problems
@@ -86,6 +86,7 @@ def everything(tmp_path: Path) -> Path:
     """Results of a GPU on which all there is was measured."""
     dense = {"auto": 1.0, "cuconv/two_stage": 2.0, "cuconv/two_stage_blocked": 1.6, "cuconv/split": 1.5}
     dense |= {"cuconv/fused": 1.25, "hntmp/taps": 1.2, "hntmp/tile": 1.0, "hntmp/tile_split": 1.1}
+    dense |= {"hntmp/published": 4.0, "hntmp/direct": 10.0}
     peers = {"+torch": 5.0, "+cudnn_winograd": 4.0, "+cudnn_implicit_gemm": 8.0, "+im2col": 10.0}
     write(tmp_path, "small_batch", dense | peers)
     write(tmp_path, "pointwise", {"auto": 1.0, "pointwise/fma": 1.5, "+torch": 3.0, "+matmul": 2.0})
@@ -142,10 +143,12 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     assert line in text["cuconv"]
     won = " | ".join(f"{time:.2f}, 53 of 53" for time in (2.5, 3.125, 5 / 1.5, 4, 5, 5))
     assert f"| 1x1 | 8 | 53 | 2.00, 53 of 53 | 2.00 | {won} |" in text["cuconv"]
-    assert "`cuconv/two_stage`, 5x5 at one image: 2.00 times as fast as cuDNN's fastest" in text["cuconv"]
-    assert "the paper's mean is 1.36. That it wins: **reproduces**." in text["cuconv"]
+    assert "2.00; the paper has 1.36: **stronger**." in text["cuconv"]
     assert "| 1.33, 53 of 53 | 1.33, 32 of 32 | 1.33, 9 of 9 |" in text["cuconv"]  # split over two_stage
-    means = "| **over the fastest of `hntmp/*`, geomean** | 10.00 | 8.00 | 4.00 | 1.25 | 5.00 | 1.20 |"
+    means = (
+        "| **over the fastest of `hntmp/*`, geomean** | 10.00 | 8.00 | 4.00 | 10.00 | 5.00 | 4.00 | 1.20 |"
+    )
+    assert "direct (hntmp/direct), the geomean of these layers: 2.50; the paper has 2.10" in text["hntmp"]
     assert means in text["hntmp"] and "| `hntmp/tile` | 1.00 |" in text["hntmp"]
     separable, reuse = text["depthwise_separable"], text["row_and_column_reuse"]
     assert "| 64 | 45 | 1.00 | 2.00 | 4.00 | 8.00 | 5.33 | 4.00 | 45 of 45 |" in separable
@@ -236,7 +239,7 @@ def test_pages_leave_out_ratios_of_times_that_were_not_timed_together(tmp_path: 
     )
     assert "There are no speedups over `cuconv/two_stage`: it was not timed together" in text["cuconv"]
     assert "and cuDNN's algorithms by name were not timed together" in text["cuconv"]
-    assert "direct (`cuconv/fused`) was not timed together with `hntmp`." in text["hntmp"]
+    assert "direct (`hntmp/direct`) was not timed together with `hntmp`." in text["hntmp"]
     assert "| 64x56x56 to 64 | 8.00 | 4.00 | 2.00 | `hntmp/tile` |" in text["hntmp"]
     assert "| 1x1 | 53 | 2.00, 53 of 53 | 2.00, 53 of 53 |" in text["hntmp"]  # over torch and two_stage
     assert text["cuconv"].count("and other runs: problems in it were measured more than once") == 1
@@ -251,23 +254,44 @@ def test_kinds_of_layers_of_different_runs_are_not_added_up(everything: Path) ->
 
 def test_only_published_plans_have_verdicts(everything: Path, tmp_path: Path) -> None:
     gpu, cpu = Machine(tmp_path / "some-gpu"), Machine(tmp_path / "cpu-2-cores")
-    line = verdict(gpu, "filter2d/both", "3x3: 2.00 times as fast", "That it wins", False)
-    assert line == "- `filter2d/both`, 3x3: 2.00 times as fast. That it wins: **does not reproduce**."
+    line = verdict(gpu, "filter2d/both", "3x3, times as fast", 0.9, 2.0)
+    assert line == "- `filter2d/both`, 3x3, times as fast: 0.90; the paper has 2.00: **does not reproduce**."
     for machine, plan in ((gpu, "filter2d/strip"), (gpu, "hntmp/taps"), (cpu, "filter2d/both")):
         with pytest.raises(ValueError, match="is not a published kernel"):
-            verdict(machine, plan, "", "", True)
+            verdict(machine, plan, "", 2.0, 2.0)
     (everything / "test-gpu").rename(everything / "cpu-9-cores")
     on_cpu = texts(everything)
     (everything / "cpu-9-cores").rename(everything / "test-gpu")
     committed = {path.name: path.read_text() for path in papers.FOLDER.glob("*.md")}
     pages = [*committed.values(), *texts(everything).values()]
-    said = [line for page in pages for line in page.splitlines() if "reproduc" in line]
+    words = ("reproduc", "**weaker**", "**stronger**")
+    lines = {line for page in pages for line in page.splitlines() if any(word in line for word in words)}
+    said = sorted(lines - {WORDS})
     assert len(committed) == 4 and len(said) >= 8
     for line in said:
         plans = {word for word in line.split("`") if "/" in word and " " not in word}
         assert line.startswith("- `") and len(plans) == 1 and plans <= set(PUBLISHED_PLANS)
     assert not any("reproduc" in page for page in on_cpu.values())
     assert all("No verdict: " in page for page in (*pages, *on_cpu.values()))
+
+
+@pytest.mark.parametrize(
+    ("found", "claimed", "word"),
+    [
+        (1.7, 2.1, "reproduces"),
+        (2.5, 2.1, "reproduces"),
+        (1.6, 2.1, "weaker"),
+        (2.6, 2.1, "stronger"),
+        (1.01, 1.09, "reproduces"),
+        (0.99, 1.09, "does not reproduce"),  # within 20 %, and yet no gain
+        (0.95, 0.76, "stronger"),
+        (0.7, 0.76, "reproduces"),
+        (0.5, 0.76, "weaker"),
+        (1.1, 0.95, "does not reproduce"),
+    ],
+)
+def test_words_of_verdicts(found: float, claimed: float, word: str) -> None:
+    assert judged(found, claimed) == word
 
 
 def test_labels_name_plans_that_there_are() -> None:
