@@ -31,7 +31,7 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, WORDS, no_verdict, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
 from benchmarks.results import geomean
 
 PUBLISHED = "cuconv/two_stage"
@@ -238,7 +238,7 @@ def _verdict(layers: list[Row], machine: Machine) -> str:
             "a CPU's one form, `cuconv/rows`, is not the published kernel, and the paper compares with cuDNN"
         )
     single = [row for row in layers if row.batch == 1]
-    text = [WORDS, ""]
+    text = []
     for size, title in _TITLES.items():
         members = [row for row in single if row.shape["filter"] == size]
         found = ratios(members, cudnn_algorithms, named(PUBLISHED))
@@ -273,4 +273,4 @@ def _verdict(layers: list[Row], machine: Machine) -> str:
             )
     others = ", ".join(f"`{plan}`" for plan in STAGES if plan != PUBLISHED)
     text.append(f"- {others}, `hntmp/*` and `auto`. {no_verdict('none of them is the published kernel')}")
-    return "\n".join(text)
+    return explained(text)

@@ -20,7 +20,7 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import WORDS, no_verdict, verdict
+from benchmarks.papers.verdicts import explained, no_verdict, verdict
 from benchmarks.results import geomean
 
 # What the paper compares with, by the names of our records. cuDNN's implicit GEMM unfolds tiles on the fly,
@@ -62,13 +62,13 @@ REASON = (
 )
 
 
+_ANY, _PUBLISHED = named("hntmp/*"), named(PUBLISHED)
+
+
 def _fastest(measurement: Measurement) -> dict[str, float]:
     """What convx has of the method, without the paper's forms."""
     found = _ANY(measurement)
     return {name: us for name, us in found.items() if name not in PAPERS_FORMS}
-
-
-_ANY, _PUBLISHED = named("hntmp/*"), named(PUBLISHED)
 
 
 def page(machines: Sequence[Machine]) -> Page:
@@ -117,21 +117,23 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
 
 
 def _verdict(layers: list[Row], machine: Machine) -> list[str]:
+    if not machine.is_gpu:
+        return [no_verdict("the paper's are of its own kernel, and `hntmp/cpu` is not that (see above)")]
     lines = []
-    for name, (title, patterns) in _rivals(machine.is_gpu).items():
+    for name, (title, patterns) in RIVALS.items():
         found = ratios(layers, named(*patterns), _PUBLISHED)
-        if found and machine.is_gpu:
+        if found:
             what = f"over {title.replace('`', '')}, the geomean of these layers"
             lines.append(verdict(machine, PUBLISHED, what, geomean(found), claims.HNTMP_SPEEDUP[name]))
-    if lines:
-        reason = "none of them is the published kernel"
-        lines.append(f"- `{NEAREST}`, the other plans of `hntmp/*` and `auto`. {no_verdict(reason)}")
-        return [WORDS, "\n".join(lines), REASON]
-    plan = f"`{NEAREST}`" if machine.is_gpu else "`hntmp/cpu`"
-    reason = f"the paper's are of its own kernel, and {plan} is not that (see above)"
-    if machine.is_gpu:
-        reason += f"; `{PUBLISHED}`, which is, was not timed here yet"
-    return [no_verdict(reason)]
+    if not lines:
+        reason = (
+            f"the paper's are of its own kernel, and `{NEAREST}` is not that (see above); `{PUBLISHED}`, "
+            "which is, was not timed here yet"
+        )
+        return [no_verdict(reason)]
+    reason = "none of them is the published kernel"
+    lines.append(f"- `{NEAREST}`, the other plans of `hntmp/*` and `auto`. {no_verdict(reason)}")
+    return [explained(lines), REASON]
 
 
 def _resnet(layers: list[Row], machine: Machine) -> str:

@@ -31,7 +31,7 @@ from benchmarks.papers.text import (
     us,
     without_empty_columns,
 )
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, WORDS, no_verdict, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
 
 PUBLISHED = "filter2d/both"
 FORMS = {
@@ -293,12 +293,10 @@ def _verdict(machine: Machine, images: list[Row]) -> str:
                     f"{times(min(found))} to {times(max(found))})"
                 )
                 text.append(verdict(machine, PUBLISHED, what, mean(found), claimed))
-    if text:
-        text[:0] = [WORDS, ""]
-    else:
+    if not text:
         text.append(f"- {no_verdict(f'`{PUBLISHED}` was not timed together with im2col or NPP')}")
     text += [
         f"- `{STRIP}` and `auto` on one channel. {no_verdict('they are not the published kernel')}",
         f"- Depthwise layers. {no_verdict('`auto` takes none that is the published kernel')}",
     ]
-    return "\n".join(text)
+    return explained(text)

@@ -37,10 +37,15 @@ def verdict(machine: Machine, plan: str, what: str, found: float, claimed: float
     return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{judged(found, claimed)}**."
 
 
-WORDS = (
+_WORDS = (
     "Within 20 % of the paper's figure it *reproduces*; *weaker* and *stronger* are further from it on the "
     "same side of 1; on the other side it *does not reproduce*."
 )
+
+
+def explained(lines: list[str]) -> str:
+    """The lines, and what the words of those mean that have a verdict."""
+    return "\n".join([_WORDS, "", *lines] if any(line.endswith("**.") for line in lines) else lines)
 
 
 def no_verdict(reason: str) -> str:

@@ -76,5 +76,4 @@ def test_errors_of_many_layers(name: str, layout: str, monkeypatch: pytest.Monke
         convx.convert_(converted)
         optimized = convx.optimize(made.make().eval(), made.images)
         errors = {"converted": reference.error_of(converted), "optimized": reference.error_of(optimized)}
-    print(f"{name} {layout} native {reference.error:.2e} {errors}")
     assert all(error <= 2 * reference.error + 2e-7 for error in errors.values()), (reference.error, errors)
