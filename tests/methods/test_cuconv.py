@@ -207,7 +207,7 @@ def test_workspace_is_the_planes(device: str, dtype: str, width: int) -> None:
     problem = problem_of(batch=3, size=(13, 17), filters=30, filter=(3, 5), dtype=dtype)
     plane = 3 * 30 * 13 * 17 * width
     plans = plans_of(problem, device)
-    matrix = {"tensor"} if device == "h200" and dtype in ("bfloat16", "float16") else set()
+    matrix = {"tensor"} if device == "h200" and dtype != "float64" else set()
     assert {plan.candidate for plan in plans} == {"fused", "split", "two_stage", "two_stage_blocked"} | matrix
     for plan in plans:
         shares = plan.tiling["planes"]
@@ -216,12 +216,20 @@ def test_workspace_is_the_planes(device: str, dtype: str, width: int) -> None:
     assert [plan.predicted_us for plan in plans] == sorted(plan.predicted_us for plan in plans)
 
 
-def test_matrix_units_need_16_bits_or_tf32_on_sm_90() -> None:
+def test_matrix_units_of_sm_90() -> None:
+    """float32 by products of parts, where TF32 is not allowed."""
+
     def has_tensor(device: str = "h200", **more: Any) -> bool:
         return "tensor" in {plan.candidate for plan in plans_of(problem_of(**more), device)}
 
-    assert has_tensor(dtype="bfloat16") and has_tensor(dtype="float16") and has_tensor(allow_tf32=True)
-    assert not has_tensor() and not has_tensor(dtype="float64")
+    assert has_tensor(dtype="bfloat16") and has_tensor(dtype="float16") and not has_tensor(dtype="float64")
+    for tf32 in (False, True):
+        precisions = {
+            plan.tiling["precision"]
+            for plan in plans_of(problem_of(allow_tf32=tf32))
+            if plan.candidate == "tensor"
+        }
+        assert precisions == {2 if tf32 else 3}
     for device in ("a100", "b200", "mi300"):
         assert not has_tensor(device, dtype="bfloat16")
     assert has_tensor(dtype="bfloat16", stride=(2, 2)) and has_tensor(dtype="bfloat16", dilation=(2, 2))
@@ -286,12 +294,15 @@ except ValueError as error:
 def test_budget_leaves_the_fused_form_and_says_why() -> None:
     """Nine planes of 4 * 64 * 64 floats are 0.56 MB, those of 32 filters 4.5 MB."""
     within = run_python(BUDGET, "4", CONVX_WORKSPACE_LIMIT_MB="1")
-    assert within.stdout.split() == ["fused", "split", "two_stage", "two_stage_blocked"], within.stderr
+    assert within.stdout.split() == ["fused", "split", "tensor", "two_stage", "two_stage_blocked"], (
+        within.stderr
+    )
     beyond = run_python(BUDGET, "32", CONVX_WORKSPACE_LIMIT_MB="1")
-    assert beyond.stdout.startswith("fused split\n") or beyond.stdout.startswith("fused\n"), beyond.stderr
+    names = beyond.stdout.splitlines()[0].split()
+    assert {"fused", "tensor"} <= set(names) <= {"fused", "split", "tensor"}, beyond.stderr
     assert "9 planes of partial sums take 5 MB, and CONVX_WORKSPACE_LIMIT_MB is 1" in beyond.stdout
     nothing = run_python(BUDGET, "32", CONVX_WORKSPACE_LIMIT_MB="0")
-    assert nothing.stdout.startswith("fused\n"), nothing.stdout + nothing.stderr
+    assert nothing.stdout.startswith("fused tensor\n"), nothing.stdout + nothing.stderr
 
 
 BUDGET_ON_CPU = """
@@ -353,8 +364,12 @@ def test_refuses_an_unknown_candidate() -> None:
 
 
 def test_flipped_filters_are_packed_for_the_gradient_alone() -> None:
+    """But for matrix units, which read filters in an order of their own."""
     size = 64 * 32 * 9 * 4
-    for plan in plans_of(problem_of()):
-        assert (plan.packing, plan.packed_weight_bytes) == ("", 0)
-    for plan in plans_of(problem_of(operation="input_grad")):
-        assert (plan.packing, plan.packed_weight_bytes) == ("crsk 1 flipped", size)
+
+    def packings(**more: Any) -> set[tuple[str, int]]:
+        plans = [plan for plan in plans_of(problem_of(**more)) if plan.candidate != "tensor"]
+        return {(plan.packing, plan.packed_weight_bytes) for plan in plans}
+
+    assert packings() == {("", 0)}
+    assert packings(operation="input_grad") == {("crsk 1 flipped", size)}

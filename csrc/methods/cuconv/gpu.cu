@@ -73,6 +73,7 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   Operands operands{};
   operands.source = forward ? pointers.input : pointers.output_grad;
   operands.weight = plan.packing.empty() ? pointers.weight : pointers.packed_weight;
+  operands.plain_weight = pointers.weight;
   operands.result = pointers.result;
   operands.partial = plan["planes"] > 1 ? pointers.workspace : nullptr;
   if (forward) {
@@ -82,8 +83,10 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands, tensor::launch_precision<matrix::kTf32>, packed,
-                                  stream);
+      return launch_stages<float>(plan, sweep, operands,
+                                  problem.allow_tf32 ? tensor::launch_precision<matrix::kTf32>
+                                                     : tensor::launch_precision<matrix::kSplit>,
+                                  packed, stream);
     case DType::float64:
       return launch_stages<double>(plan, sweep, operands, nullptr, packed, stream);
     case DType::float16:
@@ -102,7 +105,8 @@ void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* w
   if (plan.kernel != kTensor) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
   Pack* const pack = problem.dtype == DType::bfloat16  ? tensor::pack_precision<matrix::kBfloat16>
                      : problem.dtype == DType::float16 ? tensor::pack_precision<matrix::kFloat16>
-                                                       : tensor::pack_precision<matrix::kTf32>;
+                     : problem.allow_tf32              ? tensor::pack_precision<matrix::kTf32>
+                                                       : tensor::pack_precision<matrix::kSplit>;
   pack(plan, sweep_of(problem), weight, packed, stream);
 }
 

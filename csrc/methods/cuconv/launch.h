@@ -16,10 +16,11 @@ enum Kernel : int {
   kTensor = 3     // tensor/: all taps, or a share of the channels, on the matrix units of sm_90
 };
 
-// weight is (groups * filters, channels, filter_height, filter_width) of the sweep. partial, where not null,
-// takes planes of sums in accumulators, each in the result's order, instead of result.
+// weight is (groups * filters, channels, filter_height, filter_width) of the sweep, or packed, and
+// plain_weight in torch's order. partial, where not null, takes planes of sums in accumulators, each in the
+// result's order, instead of result.
 struct Operands {
-  const void *source, *weight;
+  const void *source, *weight, *plain_weight;
   void *result, *partial;
   Epilogue epilogue;  // none of gradients
   EpiloguePointers epilogue_pointers;

@@ -129,22 +129,22 @@ CONVX_DEVICE uint64_t descriptor(const SharedPieces& pieces) {
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// Sums are added to; the matrices' descriptors are the operands after them.
-#define CONVX_PRODUCT(columns, depth, types, ends, a_at, b_at, ...)                                   \
-  asm volatile(                                                                                       \
-      "{\n.reg .pred adds;\nsetp.eq.u32 adds, 0, 0;\n"                                                \
-      "wgmma.mma_async.sync.aligned.m64n" #columns "k" #depth ".f32." types " {" CONVX_NAMES##columns \
-      "}, %" #a_at ", %" #b_at ", adds, " ends ";\n}"                                                 \
-      : __VA_ARGS__                                                                                   \
-      : "l"(place_a), "l"(place_b))
+// Sums are added to, or begun; the matrices' descriptors are the operands after them.
+#define CONVX_PRODUCT(columns, depth, types, ends, a_at, b_at, adds_at, ...)             \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds_at                       \
+               ", 0;\n"                                                                  \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k" #depth ".f32." types     \
+               " {" CONVX_NAMES##columns "}, %" #a_at ", %" #b_at ", adds, " ends ";\n}" \
+               : __VA_ARGS__                                                             \
+               : "l"(place_a), "l"(place_b), "n"(Adds ? 1 : 0))
 
-#define CONVX_PRODUCT64(depth, types, ends) CONVX_PRODUCT(64, depth, types, ends, 32, 33, CONVX_SUMS32(0))
+#define CONVX_PRODUCT64(depth, types, ends) CONVX_PRODUCT(64, depth, types, ends, 32, 33, 34, CONVX_SUMS32(0))
 
 #define CONVX_PRODUCT128(depth, types, ends) \
-  CONVX_PRODUCT(128, depth, types, ends, 64, 65, CONVX_SUMS32(0), CONVX_SUMS32(32))
+  CONVX_PRODUCT(128, depth, types, ends, 64, 65, 66, CONVX_SUMS32(0), CONVX_SUMS32(32))
 
-#define CONVX_PRODUCT256(depth, types, ends)                                                            \
-  CONVX_PRODUCT(256, depth, types, ends, 128, 129, CONVX_SUMS32(0), CONVX_SUMS32(32), CONVX_SUMS32(64), \
+#define CONVX_PRODUCT256(depth, types, ends)                                                                 \
+  CONVX_PRODUCT(256, depth, types, ends, 128, 129, 130, CONVX_SUMS32(0), CONVX_SUMS32(32), CONVX_SUMS32(64), \
                 CONVX_SUMS32(96))
 
 #define CONVX_PRODUCT_OF_TYPE(columns)                     \
@@ -157,8 +157,9 @@ CONVX_DEVICE uint64_t descriptor(const SharedPieces& pieces) {
   }
 #endif
 
-// T is bfloat16, float16 or tf32. All threads of the warpgroup call this with the same operands.
-template <int Columns, class T>
+// T is bfloat16, float16 or tf32. All threads of the warpgroup call this with the same operands. Without Adds
+// sums begin here, whatever they were.
+template <int Columns, class T, bool Adds = true>
 CONVX_DEVICE void multiply_warpgroup(float (&sum)[Columns / 2], const SharedPieces& a,
                                      const SharedPieces& b) {
   static_assert(Columns == 64 || Columns == 128 || Columns == 256, "columns");
@@ -172,7 +173,7 @@ CONVX_DEVICE void multiply_warpgroup(float (&sum)[Columns / 2], const SharedPiec
       const detail::Line columns = detail::line_of(b, eight * 8 + column + j);
       for (int upper = 0; upper < 2; ++upper) {
         float& target = sum[4 * eight + 2 * upper + j];
-        target = detail::line_product<T>(rows[upper], columns, target);
+        target = detail::line_product<T>(rows[upper], columns, Adds ? target : 0.0f);
       }
     }
   }

@@ -6,10 +6,22 @@
 
 namespace convx::cuconv::tensor {
 
+// Where filters are in torch's order.
+struct PlainOrder {
+  int64_t group_step, filter_step, channel_step;
+  int taps;
+  bool flipped;
+
+  CONVX_DEVICE int64_t first(uint32_t group, int filter, int tap) const {
+    return group * group_step + filter * filter_step + (flipped ? taps - 1 - tap : tap);
+  }
+};
+
 template <class T>
 struct Arguments {
   const T* source;
   const unsigned char* filters;  // packed
+  const T* plain_filters;        // of the split precision
   const T* bias;
   T* result;
   float* partial;  // planes of sums instead of results, where not null
@@ -24,7 +36,8 @@ struct Arguments {
   FastDivide divide_image_places, divide_pitch, divide_result_plane;
   FastDivide divide_row_pairs, divide_source_height;  // for windows by pairs
   int neighbours;                                     // results that can be written at once
-  Activation activation;
+  PlainOrder plain;
+  Finishing<T> finishing;
 };
 
 constexpr int kNothing = -1;  // a place without a source element, or without a result

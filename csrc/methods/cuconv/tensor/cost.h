@@ -15,6 +15,7 @@ namespace convx::cuconv::tensor {
 struct Cost {
   double launch_us, begin, segment, latency, instruction, product, byte, place, sum, odd_sum, tail, overlap;
 };
+constexpr double kTapLatency = 100;  // of products that are waited for
 constexpr Cost kOneTap = {.72, 3170, 885, 716, .83, 2, .0203, 4.9, 59.3, 19.5, .436, .082};
 constexpr Cost kTaps = {1.17, 3990, 581, 488, .854, 1.1, .0242, 8.21, 47.4, 16.1, .473, .157};
 
@@ -35,11 +36,14 @@ double predicted_us(const ConvProblem& problem, const DeviceTraits& device, cons
   const double taps = static_cast<double>(g.stage_taps), segments = static_cast<double>(g.segments);
   const double places = static_cast<double>(g.depth * g.places), batches = static_cast<double>(g.batches);
   // Of a segment, then of a stage: products, the way of their operands, or what loads the source.
-  const double products = taps * Tile::kGroups * Tile::kColumns * cost.product / segments;
+  // Of the split precision three for one, and then their threads wait for them and add them up.
+  const double tap_products = Tile::kGroups * Tile::kColumns * cost.product;
+  const double tap = Kind == matrix::kSplit ? 3 * tap_products + Tile::kSums + kTapLatency : tap_products;
+  const double products = taps * tap / segments;
   const double alone = cost.segment + products, together = resident * products;
   const double instructions = Tile::kLoaders / 32 * items_each<Kind, Tile>(g.together) * step_channels(Kind);
   const double loads = cost.latency + resident * instructions * cost.instruction;
-  const double bytes = taps * Tile::kGroups * kFilterTileBytes + places * 64;
+  const double bytes = taps * Tile::kGroups * filter_tile_bytes(Kind) + places * 64;
   const double stage = std::max(batches * std::max({together, loads, alone}) +
                                     (segments - batches) * std::max(together, alone),
                                 resident * bytes * cost.byte) +

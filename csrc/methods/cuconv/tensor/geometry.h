@@ -81,8 +81,8 @@ Geometry geometry_of(const Sweep& s, const Way& way) {
   // Products of the segment before may still read a stage whose place the first batch takes.
   g.buffers = g.batches < g.segments ? 2 : 3;
   g.table_bytes = round_up((g.items * way.together + g.stage_taps + Tile::kColumns) * 4, 128);
-  g.source_bytes = way.depth * kPieces * g.places * kPieceBytes;
-  g.filter_bytes = way.segment_taps * Tile::kGroups * kFilterTileBytes;
+  g.source_bytes = way.depth * matrix::parts(Kind) * kPieces * g.places * kPieceBytes;
+  g.filter_bytes = way.segment_taps * Tile::kGroups * filter_tile_bytes(Kind);
   const int64_t stages = round_up(g.buffers * g.source_bytes, 128) + kFilterStages * g.filter_bytes;
   g.shared_bytes = g.table_bytes + std::max<int64_t>(stages, Tile::kSumBytes);
   return g;

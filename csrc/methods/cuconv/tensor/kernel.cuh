@@ -26,7 +26,7 @@ class Block {
     const int64_t first_step = static_cast<int64_t>(task_.group) * a.steps + first * a.depth;
     const int64_t tap = first_step * a.taps;
     taps_ = min(stages_ * a.depth, a.steps - first * a.depth) * a.taps;
-    ahead_ = a.filters + (tap * a.m_tiles + task_.row_tile * Tile::kGroups) * kFilterTileBytes;
+    ahead_ = a.filters + (tap * a.m_tiles + task_.row_tile * Tile::kGroups) * filter_tile_bytes(Kind);
     ahead_taps_ = taps_;
   }
 
@@ -53,7 +53,7 @@ class Block {
       feed(filters, source);
     }
     block_barrier();
-    Finish<Tile, T>(a_, task_, reinterpret_cast<const float*>(sources_)).write();
+    Finish<Kind, Tile, T>(a_, task_, reinterpret_cast<const float*>(sources_)).write();
   }
 
  private:
@@ -65,9 +65,11 @@ class Block {
   CONVX_DEVICE static void meet() { block_barrier(); }
 
   CONVX_DEVICE void multiply(Filters& filters) const {
-    float sum[Tile::kSums];
+    float sum[Tile::kSums], part[Kind == matrix::kSplit ? Tile::kSums : 1];
     CONVX_UNROLL
     for (int i = 0; i < Tile::kSums; ++i) sum[i] = 0;
+    CONVX_UNROLL
+    for (float& value : part) value = 0;
     int slot = 0, buffer = 0, left = taps_;
     uint32_t phase = 0;
     CONVX_NO_UNROLL
@@ -78,8 +80,8 @@ class Block {
         filters.wait(slot, phase);
         const int end = tap + min(min(a_.segment_taps, a_.stage_taps - tap), left);
         left -= end - tap;
-        add_taps(sum, sources_ + buffer * a_.source_bytes, filters_ + slot * a_.filter_bytes, tap, end);
-        wait_products(end - tap);  // those of the segment before
+        add_taps(sum, part, sources_ + buffer * a_.source_bytes, filters_ + slot * a_.filter_bytes, tap, end);
+        if constexpr (Kind != matrix::kSplit) wait_products(end - tap);  // those of the segment before
         if (++slot == kFilterStages) slot = 0, phase ^= 1;
       }
       buffer = buffer + 1 == a_.buffers ? 0 : buffer + 1;
@@ -139,7 +141,7 @@ class Block {
       const int across = (tap - row * a_.filter_width) * a_.step_w;
       const int lines = down / a_.stride_h, columns = across / a_.stride_w;
       const int residue = (down - lines * a_.stride_h) * a_.residues_across + across - columns * a_.stride_w;
-      tap_offsets()[i] = (step * kPieces * a_.places + residue * a_.class_places +
+      tap_offsets()[i] = (step * (kPieces * matrix::parts(Kind)) * a_.places + residue * a_.class_places +
                           lines * static_cast<int>(a_.divide_pitch.divisor) + columns) *
                          kPieceBytes;
     }
@@ -156,34 +158,60 @@ class Block {
     ahead_taps_ -= count;
     if (threadIdx.x == Tile::kMultipliers) {
       const int tiles = min(Tile::kGroups, a_.m_tiles - static_cast<int>(task_.row_tile) * Tile::kGroups);
-      const uint32_t bytes = tiles * kFilterTileBytes;
+      const uint32_t bytes = tiles * filter_tile_bytes(Kind);
       filters.begin(slot, count * bytes);
       CONVX_NO_UNROLL
       for (int tap = 0; tap < count; ++tap) {
-        filters.load(slot, filters_ + slot * a_.filter_bytes + tap * (Tile::kGroups * kFilterTileBytes),
-                     ahead_ + static_cast<int64_t>(tap) * a_.m_tiles * kFilterTileBytes, bytes);
+        filters.load(slot,
+                     filters_ + slot * a_.filter_bytes + tap * (Tile::kGroups * filter_tile_bytes(Kind)),
+                     ahead_ + static_cast<int64_t>(tap) * a_.m_tiles * filter_tile_bytes(Kind), bytes);
       }
     }
-    ahead_ += static_cast<int64_t>(count) * a_.m_tiles * kFilterTileBytes;
+    ahead_ += static_cast<int64_t>(count) * a_.m_tiles * filter_tile_bytes(Kind);
     ahead_tap_ = ahead_tap_ + count == a_.stage_taps ? 0 : ahead_tap_ + count;
   }
 
-  CONVX_DEVICE void add_taps(float (&sum)[Tile::kSums], const unsigned char* source,
-                             const unsigned char* filters, int tap, int end) const {
-    using Product = typename matrix::Types<Kind>::Product;
-    constexpr int kFilterStep = kFilterTile * kPieceBytes;
-    const int step = a_.places * kPieceBytes;
-    filters += group_ * kFilterTileBytes;
+  // Matrix units drop digits of long sums: of the split precision each tap of a step is summed by itself, in
+  // part, and added in float32.
+  template <int Parts>
+  CONVX_DEVICE void add_taps(float (&sum)[Tile::kSums], [[maybe_unused]] float (&part)[Parts],
+                             const unsigned char* source, const unsigned char* filters, int tap,
+                             int end) const {
+    filters += group_ * filter_tile_bytes(Kind);
     CONVX_NO_UNROLL
     for (; tap < end; ++tap) {
       begin_products();
       const unsigned char* const at = source + tap_offsets()[tap];
-      multiply_warpgroup<Tile::kColumns, Product>(sum, {filters, kFilterStep}, {at, step});
-      multiply_warpgroup<Tile::kColumns, Product>(sum, {filters + 2 * kFilterStep, kFilterStep},
-                                                  {at + 2 * step, step});
-      filters += Tile::kGroups * kFilterTileBytes;
-      commit_products();
+      if constexpr (Kind == matrix::kSplit) {
+        const unsigned char *const low = filters + kPieces * kFilterStep, *low_at = at + kPieces * step();
+        add_half<false>(part, filters, low_at);
+        add_half(part, filters + 2 * kFilterStep, low_at + 2 * step());
+        add_half(part, low, at);
+        add_half(part, low + 2 * kFilterStep, at + 2 * step());
+        add_half(part, filters, at);
+        add_half(part, filters + 2 * kFilterStep, at + 2 * step());
+        commit_products();
+        wait_products<0>();
+        CONVX_UNROLL
+        for (int i = 0; i < Tile::kSums; ++i) sum[i] += part[i];
+      } else {
+        add_half(sum, filters, at);
+        add_half(sum, filters + 2 * kFilterStep, at + 2 * step());
+        commit_products();
+      }
+      filters += Tile::kGroups * filter_tile_bytes(Kind);
     }
+  }
+
+  // Bytes from a piece of the source to the next.
+  CONVX_DEVICE int step() const { return a_.places * kPieceBytes; }
+
+  // Of half a step's channels.
+  template <bool Adds = true>
+  CONVX_DEVICE void add_half(float (&sum)[Tile::kSums], const unsigned char* filters,
+                             const unsigned char* source) const {
+    using Product = typename matrix::Types<Kind>::Product;
+    multiply_warpgroup<Tile::kColumns, Product, Adds>(sum, {filters, kFilterStep}, {source, step()});
   }
 
   // Sums go through shared memory, where rows of results lie side by side.

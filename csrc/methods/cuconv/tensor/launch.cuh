@@ -9,12 +9,19 @@
 
 namespace convx::cuconv::tensor {
 
+inline PlainOrder plain_order(const Sweep& s) {
+  return {s.result_channels * s.source_channels * s.taps(), (s.flipped ? 1 : s.source_channels) * s.taps(),
+          (s.flipped ? s.result_channels : 1) * s.taps(), static_cast<int>(s.taps()), s.flipped};
+}
+
 template <class T>
 Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, const Operands& operands) {
   const auto number = [](int64_t value) { return static_cast<int>(value); };
   Arguments<T> a{};
   a.source = static_cast<const T*>(operands.source);
   a.filters = static_cast<const unsigned char*>(operands.weight);
+  a.plain_filters = static_cast<const T*>(operands.plain_weight);
+  a.plain = plain_order(s);
   a.result = static_cast<T*>(operands.result);
   a.partial = static_cast<float*>(operands.partial);
   a.results = s.results();
@@ -51,7 +58,7 @@ Arguments<T> arguments_of(const Geometry& g, const Sweep& s, const Way& way, con
     if (fits && a.neighbours == 0) a.neighbours = number(neighbours);
   }
   a.bias = operands.bias<T>();
-  a.activation = operands.epilogue.activation;
+  a.finishing = operands.finishing<T>();
   return a;
 }
 
@@ -59,7 +66,7 @@ template <Precision Kind>
 void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   using T = typename matrix::Types<Kind>::Element;
   const Way way = {plan["planes"], plan["depth"], plan["segment_taps"], plan["together"]};
-  const bool found = with_tile(static_cast<int>(plan["tile"]), [&](auto tile) {
+  const bool found = with_tile<Kind>(static_cast<int>(plan["tile"]), [&](auto tile) {
     using Tile = decltype(tile);
     const Geometry g = geometry_of<Kind, Tile>(s, way);
     const auto kernel = way.together == 2 ? tensor_kernel<Kind, Tile, 2, T> : tensor_kernel<Kind, Tile, 1, T>;
@@ -73,15 +80,12 @@ template <Precision Kind>
 void pack_precision(const Plan& plan, const Sweep& s, const void* weight, void* packed, Stream stream) {
   using T = typename matrix::Types<Kind>::Element;
   PackShape shape = {};
-  shape.pieces = static_cast<uint32_t>(plan.packed_weight_bytes / kPieceBytes);
+  shape.pieces = static_cast<uint32_t>(plan.packed_weight_bytes / (kPieceBytes * matrix::parts(Kind)));
   shape.filters = static_cast<int>(s.result_channels), shape.channels = static_cast<int>(s.source_channels);
   shape.m_tiles = divide_by(divide_up(s.result_channels, kFilterTile));
   shape.taps = divide_by(s.taps());
   shape.steps = divide_by(divide_up(s.source_channels, step_channels(Kind)));
-  shape.group_step = s.result_channels * s.source_channels * s.taps();
-  shape.filter_step = (s.flipped ? 1 : s.source_channels) * s.taps();
-  shape.channel_step = (s.flipped ? s.result_channels : 1) * s.taps();
-  shape.flipped = s.flipped;
+  shape.plain = plain_order(s);
   launch_kernel(pack_kernel<Kind, T>, "cuconv pack", Grid{(shape.pieces + kPackThreads - 1) / kPackThreads},
                 kPackThreads, 0, stream, static_cast<const T*>(weight),
                 static_cast<Vector<uint32_t, 4>*>(packed), shape);

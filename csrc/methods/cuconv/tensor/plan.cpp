@@ -31,8 +31,9 @@ Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, 
                  {"filters", Tile::kFilters},
                  {"columns", Tile::kColumns}};
   if (g.planes > 1) plan.workspace_bytes = g.planes * s.results() * 4;
-  plan.packing = "64 filters by taps";
-  plan.packed_weight_bytes = s.groups * g.steps * s.taps() * g.m_tiles * tensor::kFilterTileBytes;
+  plan.packing = Kind == matrix::kSplit ? "64 filters in parts by taps" : "64 filters by taps";
+  plan.packed_weight_bytes = s.groups * g.steps * s.taps() * g.m_tiles * tensor::filter_tile_bytes(Kind);
+  plan.reads_both = Kind == matrix::kSplit;  // for sums that are not finite
   plan.predicted_us =
       tensor::predicted_us<Kind, Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
   return plan;
@@ -94,8 +95,8 @@ void append_tile(int index, const ConvProblem& problem, const DeviceTraits& devi
 template <Precision Kind>
 void append_tiles(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                   std::vector<Plan>& plans) {
-  for (int index = 0; index < tensor::kTiles; ++index) {
-    tensor::with_tile(
+  for (int index = 0; index < tensor::kMostTiles; ++index) {
+    tensor::with_tile<Kind>(
         index, [&](auto tile) { append_tile<Kind, decltype(tile)>(index, problem, device, s, plans); });
   }
 }
@@ -105,8 +106,10 @@ void append_tiles(const ConvProblem& problem, const DeviceTraits& device, const 
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   const Sweep s = sweep_of(problem);
   if (device.backend != Backend::cuda || device.architecture != 90) return;
-  // Its stores have no time for scales and residuals: calls without any took up to 1.46 times longer.
-  if (problem.epilogue.is_more_than_bias()) return;
+  // Its stores have no time for scales and residuals: calls without any took up to 1.46 times longer. Three
+  // products for one are time enough.
+  const bool split = problem.dtype == DType::float32 && !problem.allow_tf32;
+  if (problem.epilogue.is_more_than_bias() && !split) return;
   // Residues of taps are counted one by one.
   const bool strided = s.stride_h > 1 || s.stride_w > 1;
   if (strided && (s.dilation_h > 1 || s.dilation_w > 1)) return;
@@ -118,7 +121,8 @@ void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::
     case DType::float16:
       return append_tiles<matrix::kFloat16>(problem, device, s, plans);
     case DType::float32:
-      if (problem.allow_tf32) append_tiles<matrix::kTf32>(problem, device, s, plans);
+      return split ? append_tiles<matrix::kSplit>(problem, device, s, plans)
+                   : append_tiles<matrix::kTf32>(problem, device, s, plans);
   }
 }
 

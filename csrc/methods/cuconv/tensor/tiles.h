@@ -35,36 +35,57 @@ constexpr int items_each(int64_t together) {
   const int registers = matrix::element_bytes(Kind) == 2 ? 1 : static_cast<int>(together);
   return Tile::kLines * 32 / (step_channels(Kind) * registers);
 }
-constexpr int kFilterTile = 64;                                        // filters that are packed together
-constexpr int kFilterTileBytes = kFilterTile * kPieces * kPieceBytes;  // with a step's channels, at one tap
+constexpr int kFilterTile = 64;                         // filters that are packed together
+constexpr int kFilterStep = kFilterTile * kPieceBytes;  // from a piece of theirs to the next
+constexpr int filter_tile_bytes(Precision precision) {  // with a step's channels, at one tap
+  return kPieces * matrix::parts(precision) * kFilterStep;
+}
 constexpr int kFilterStages = 4;
 constexpr int kBarrierBytes = 8 * kFilterStages;  // of shared memory, beside what a launch asks for
 // Taps of a segment: what comes together, and is left to go on while threads meet.
 constexpr int kSegmentTaps[] = {1, 2, 3, 4, 5};
 constexpr int kDepths[] = {1, 2, 4};  // steps of channels of a stage
 
-// Calls body(Tile()) for the tile of an index; false where there is none.
-template <class Body>
+// Calls body(Tile()) for the tile of an index; false where there is none. Of the split precision a thread has
+// twice as many sums, those of a tap beside those of all.
+template <Precision Kind, class Body>
 constexpr bool with_tile(int index, const Body& body) {
-  switch (index) {
-    case 0:
-      return body(Tile<2, 256, 128, 2, 1>()), true;
-    case 1:
-      return body(Tile<1, 256, 64, 2, 2>()), true;
-    case 2:
-      return body(Tile<1, 128, 64, 1, 3>()), true;
-    case 3:
-      return body(Tile<1, 64, 64, 1, 3>()), true;
-    case 4:
-      return body(Tile<1, 64, 128, 1, 2>()), true;
-    case 5:
-      return body(Tile<2, 64, 128, 1, 1>()), true;
-    case 6:
-      return body(Tile<1, 128, 128, 2, 2>()), true;
-    default:
-      return false;
+  if constexpr (Kind == matrix::kSplit) {
+    switch (index) {
+      case 0:
+        return body(Tile<2, 128, 128, 2, 1>()), true;
+      case 1:
+        return body(Tile<1, 128, 64, 2, 2>()), true;
+      case 2:
+        return body(Tile<1, 64, 64, 1, 3>()), true;
+      case 3:
+        return body(Tile<1, 64, 128, 1, 2>()), true;
+      case 4:
+        return body(Tile<2, 64, 128, 1, 1>()), true;
+      default:
+        return false;
+    }
+  } else {
+    switch (index) {
+      case 0:
+        return body(Tile<2, 256, 128, 2, 1>()), true;
+      case 1:
+        return body(Tile<1, 256, 64, 2, 2>()), true;
+      case 2:
+        return body(Tile<1, 128, 64, 1, 3>()), true;
+      case 3:
+        return body(Tile<1, 64, 64, 1, 3>()), true;
+      case 4:
+        return body(Tile<1, 64, 128, 1, 2>()), true;
+      case 5:
+        return body(Tile<2, 64, 128, 1, 1>()), true;
+      case 6:
+        return body(Tile<1, 128, 128, 2, 2>()), true;
+      default:
+        return false;
+    }
   }
 }
-constexpr int kTiles = 7;
+constexpr int kMostTiles = 7;
 
 }  // namespace convx::cuconv::tensor

@@ -40,7 +40,7 @@ class Window {
       for (int i = thread; i < a.places; i += Tile::kThreads) {
         if (task.source_element(a, i) != kNothing) continue;
         CONVX_NO_UNROLL
-        for (int piece = 0; piece < a.buffers * a.depth * kPieces; ++piece) {
+        for (int piece = 0; piece < a.buffers * a.depth * kStagePieces; ++piece) {
           *reinterpret_cast<Piece*>(stages + (piece * a.places + i) * kPieceBytes) = Piece{};
         }
       }
@@ -65,6 +65,7 @@ class Window {
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
   using Piece = Vector<uint32_t, 4>;
   static constexpr int kStep = step_channels(Kind);
+  static constexpr int kStagePieces = matrix::parts(Kind) * kPieces;  // of a place, of a step of channels
   static constexpr int kWords = Together * static_cast<int>(sizeof(T)) > 4 ? 2 : 1;  // of a channel
   // Bits as they are loaded.
   struct Values {
@@ -127,7 +128,7 @@ class Window {
   CONVX_DEVICE void store_item(unsigned char* stage, int item, const Values& values) const {
     const int step = step_of(item);
     if (step >= a_.depth) return;
-    if (kMostSteps > 1) stage += step * kPieces * a_.places * kPieceBytes;
+    if (kMostSteps > 1) stage += step * kStagePieces * a_.places * kPieceBytes;
     if constexpr (Together == 1) {
       const int place = item - (kMostSteps > 1 ? step * a_.items : 0);
       put(stage + place * kPieceBytes, values, 0);
@@ -149,20 +150,28 @@ class Window {
     CONVX_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
       const uint32_t* const words = values.words + piece * (kStep / kPieces) * kWords;
-      Piece put;
+      Piece put, low;
       CONVX_UNROLL
       for (int i = 0; i < 4; ++i) {
         uint32_t word = 0;
         if constexpr (sizeof(T) == 2) {
           word = pair_halves(words[2 * i], words[2 * i + 1], which != 0);
         } else if constexpr (Together == 1) {
-          word = round_to_tf32(bits_to_float(words[i]));
+          word = words[i];
         } else {
-          word = round_to_tf32(bits_to_float(which != 0 ? words[2 * i + 1] : words[2 * i]));
+          word = which != 0 ? words[2 * i + 1] : words[2 * i];
         }
-        put.element[i] = Together == 1 && values.is_padding ? 0 : word;
+        if (Together == 1 && values.is_padding) word = 0;
+        if constexpr (Kind == matrix::kSplit) {
+          part_tf32(word, put.element[i], low.element[i]);
+        } else {
+          put.element[i] = sizeof(T) == 2 ? word : round_to_tf32(bits_to_float(word));
+        }
       }
       *reinterpret_cast<Piece*>(to + piece * a_.places * kPieceBytes) = put;
+      if constexpr (Kind == matrix::kSplit) {
+        *reinterpret_cast<Piece*>(to + (kPieces + piece) * a_.places * kPieceBytes) = low;
+      }
     }
   }
 
