@@ -345,7 +345,9 @@ def _moved(module: nn.Module, layout: str) -> nn.Module:
     moved = copy.deepcopy(module)
     for each in moved.parameters():
         if each.dim() == 4:  # torch's own `to` refuses layers of volumes
-            each.data = each.data.contiguous(memory_format=FORMATS[layout])
+            # A copy: filters of 1x1, or of one channel, are contiguous in both layouts; their strides tell of
+            # which one a convolution's result is to be.
+            each.data = each.data.clone(memory_format=FORMATS[layout])
     return moved
 
 

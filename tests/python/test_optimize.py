@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from unfused import UNFUSED
 
 import convx
+from convx._arguments import is_channels_last
 from convx.optimize.check import Reference
 from convx.optimize.layers import FusedConv2d
 
@@ -277,6 +278,24 @@ def test_results_have_the_layout_of_the_input(outside: str, inside: str, device:
     for layout in LAYOUTS:
         given = image(device, layout=layout)
         assert optimized(given).is_contiguous(memory_format=LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("inside", LAYOUTS)
+@pytest.mark.parametrize("outside", LAYOUTS)
+def test_every_layer_has_the_layout_inside(outside: str, inside: str, device: str) -> None:
+    """Also after filters of 1x1, or of one channel, which are contiguous in both layouts."""
+    layers = (nn.Conv2d(12, 16, 1), nn.Conv2d(16, 16, 3, groups=16), nn.Conv2d(16, 8, 1), nn.Conv2d(8, 8, 3))
+    model = nn.Sequential(*layers).to(device, memory_format=LAYOUTS[outside])
+    x = image(device, layout=outside)
+    optimized = convx.optimize(model, x, layout=inside, tune=False, cuda_graphs=0)
+    seen: list[bool] = []
+    for each in optimized.network.modules():
+        if isinstance(each, nn.Conv2d):
+            each.register_forward_hook(lambda _, __, result: seen.append(is_channels_last(result)))
+    given, _ = optimized.in_own_layout((x,), {})
+    with torch.no_grad():
+        optimized.network(*given)
+    assert seen == [inside == "channels_last"] * len(layers)
 
 
 def test_example_and_model_stay_as_they_are() -> None:
