@@ -263,7 +263,7 @@ def _verdict(layers: list[Row], machine: Machine) -> str:
             f"- Beside the best of torch's ways, matrix products too where they were timed with it, "
             f"`{PUBLISHED}` comes to {times(geomean(strict))} at one image."
         )
-    reason = "of several images a block takes one, where the paper's takes all"
+    reason = "it was timed when a block took one of several images, where the paper's takes all"
     for batch in sorted({row.batch for row in layers if row.batch > 1}):
         found = ratios([row for row in layers if row.batch == batch], CHOICE, named(PUBLISHED))
         if found:

@@ -9,8 +9,8 @@ PUBLISHED_PLANS = {
     "hntmp/published": "the paper's algorithm 2 as printed, in blocks of the paper's 64 threads. The pixels "
     "of a thread are convx's",
     "cuconv/two_stage": "as published for one image: a block a filter row, a plane of sums a tap, a second "
-    "kernel that adds the planes. The size of a block is convx's, and of several images a block takes one, "
-    "where the paper's takes all",
+    "kernel that adds the planes. It was timed when a block took at most 256 pixels of one image; it takes "
+    "those of all images since, up to 1024, as the paper's does",
     "filter2d/both": "the paper's column reuse and row reuse together, one column of a lane. That a select "
     "takes the place of its 64-bit packing, four result rows at a time and the size of a block are convx's",
 }

@@ -270,6 +270,15 @@ def test_float32_is_not_summed_in_long_chains(device: str, taps: int) -> None:
     assert in_parts == {False, True}
 
 
+def test_a_filter_row_of_the_published_form_serves_all_images() -> None:
+    """Section 3 of the paper: a block a filter row, or several where a block has not threads enough."""
+    for batch, size, threads, shared in ((1, 7, 64, 1), (8, 7, 416, 1), (1, 27, 736, 1), (8, 28, 1024, 7)):
+        problem = problem_of(batch=batch, channels=16, filters=48, size=(size, size))
+        plan = next(each for each in plans_of(problem) if each.candidate == "two_stage")
+        assert plan.by_name_only
+        assert (plan.tiling["threads"], plan.tiling["blocks"]) == (threads, 48 * 9 * shared)
+
+
 def test_pointwise_filters_need_no_second_stage() -> None:
     plans = plans_of(problem_of(filter=(1, 1)))
     by_name = {plan.candidate: plan for plan in plans}

@@ -14,7 +14,8 @@ namespace {
 template <class T>
 void launch_products(const Plan& plan, const Sweep& s, const Operands& operands, Stream stream) {
   const auto number = [](int64_t value) { return static_cast<int>(value); };
-  const int64_t threads = plan["threads"], pixel_blocks = divide_up(s.result_plane(), threads);
+  const int64_t threads = plan["threads"], pixels = s.batch * s.result_plane();
+  const int64_t pixel_blocks = divide_up(pixels, threads);
   stages::ProductArguments<T> a{};
   a.source = static_cast<const T*>(operands.source);
   a.weight = static_cast<const T*>(operands.weight);
@@ -22,6 +23,7 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.partial = static_cast<Accumulator<T>*>(operands.partial);
   a.results = s.results();
   a.groups = number(s.groups), a.channels = number(s.source_channels), a.filters = number(s.result_channels);
+  a.all_filters = number(s.all_result_channels()), a.pixels = number(pixels);
   a.source_height = number(s.source_height), a.source_width = number(s.source_width);
   a.result_width = number(s.result_width), a.result_plane = number(s.result_plane());
   a.filter_width = number(s.filter_width), a.taps = number(s.taps());
@@ -30,10 +32,10 @@ void launch_products(const Plan& plan, const Sweep& s, const Operands& operands,
   a.top = number(s.top), a.left = number(s.left);
   a.pixel_blocks = divide_by(pixel_blocks);
   a.divide_taps = divide_by(s.taps());
-  a.all_filters = divide_by(s.all_result_channels());
+  a.divide_result_plane = divide_by(s.result_plane());
   a.bias = operands.bias<T>();
   a.finishing = operands.finishing<T>();
-  const int64_t blocks = s.batch * s.all_result_channels() * s.taps() * pixel_blocks;
+  const int64_t blocks = s.all_result_channels() * s.taps() * pixel_blocks;
   launch_in_turn(stages::products_kernel<T>, "cuconv scalar_prods", Grid{static_cast<uint32_t>(blocks)},
                  static_cast<uint32_t>(threads), 0, stream, a);
 }

@@ -88,15 +88,20 @@ void add_planes(Plan& plan, const ConvProblem& problem, const Sweep& s, int64_t 
   if (planes > 1) plan.workspace_bytes = planes * s.results() * accumulator_bytes(problem.dtype);
 }
 
-// Section 3 of the paper. One loaded source value and one filter value for every multiply-add.
+// Section 3 of the paper, unimproved, for comparisons. One loaded source value and one filter value for every
+// multiply-add.
 void append_published(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                       std::vector<Plan>& plans) {
-  const int64_t threads = std::min<int64_t>(256, round_up(s.result_plane(), device.lanes));
-  const int64_t warps =
-      s.batch * s.groups * s.result_channels * s.taps() * round_up(s.result_plane(), threads) / 32;
-  if (!within_budget(s, s.taps(), problem.dtype) || warps * 32 / threads > kMostBlocks) return;
+  constexpr int64_t kMostThreads = 1024;  // of a block, for which several then have the same filter row
+  const int64_t pixels = s.batch * s.result_plane();
+  const int64_t threads = std::min(kMostThreads, round_up(pixels, device.lanes));
+  const int64_t blocks = s.all_result_channels() * s.taps() * divide_up(pixels, threads);
+  if (!within_budget(s, s.taps(), problem.dtype) || std::max(blocks, pixels) > kMostBlocks) return;
+  const int64_t warps = blocks * threads / 32;
   Plan plan = plan_of("two_stage", kProducts, problem, device);
+  plan.by_name_only = true;
   plan.tiling.emplace_back("threads", threads);
+  plan.tiling.emplace_back("blocks", blocks);
   add_planes(plan, problem, s, s.taps());
   const Clock clock = Clock::of(device);
   // Four schedulers; about 15 cycles of a scheduler for a product of a warp, as measured on the 3x3 and 1x1

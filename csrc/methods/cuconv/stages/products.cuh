@@ -1,7 +1,8 @@
 // Stage 1 as published (section 3 of the paper, scalar_prods): a block brings one filter row (k, r, s), its
-// values along the channels, to shared memory and multiplies it with every source pixel that it meets; its
-// threads run over output pixels, so that loads and stores are coalesced. A tap's products fill a plane of
-// their own.
+// values along the channels, to shared memory and multiplies it with every source pixel of all images that it
+// meets; its threads run over output pixels, so that loads and stores are coalesced. Where those are more than
+// a block may have threads, several blocks have the same filter row. A tap's products fill a plane of their
+// own.
 #pragma once
 #include "methods/epilogue.cuh"
 #include "platform/gpu/overlap.h"
@@ -9,7 +10,7 @@
 
 namespace convx::cuconv::stages {
 
-constexpr int kMostThreads = 256;
+constexpr int kMostThreads = 1024;
 constexpr int kRowElements = 1024;  // of a filter row in shared memory at a time
 
 template <class T>
@@ -18,9 +19,9 @@ struct ProductArguments {
   T* result;
   Accumulator<T>* partial;  // planes by tap; null for 1x1 filters, whose products are results
   int64_t results;
-  int groups, channels, filters, source_height, source_width, result_width, result_plane;
+  int groups, channels, filters, all_filters, source_height, source_width, result_width, result_plane, pixels;
   int filter_width, taps, stride_h, stride_w, dilation_h, dilation_w, top, left;
-  FastDivide pixel_blocks, divide_taps, all_filters;
+  FastDivide pixel_blocks, divide_taps, divide_result_plane;
   Finishing<T> finishing;
 };
 
@@ -31,20 +32,20 @@ products_kernel(ProductArguments<T> a) {
   CONVX_SHARED(A, row, [kRowElements]);
   take_turn();
   const uint32_t tap_index = a.pixel_blocks.quotient(blockIdx.x);
-  const int pixel =
-      static_cast<int>((blockIdx.x - tap_index * a.pixel_blocks.divisor) * blockDim.x + threadIdx.x);
-  const uint32_t filter_index = a.divide_taps.quotient(tap_index);
-  const int tap = static_cast<int>(tap_index - filter_index * a.divide_taps.divisor);
-  const int64_t image = a.all_filters.quotient(filter_index);
-  const int filter = static_cast<int>(filter_index - image * a.all_filters.divisor),
-            group = filter / a.filters;
+  const int filter = static_cast<int>(a.divide_taps.quotient(tap_index)), group = filter / a.filters;
+  const int tap = static_cast<int>(tap_index - filter * a.divide_taps.divisor);
+  // Of all images, then of its own.
+  const uint32_t place = (blockIdx.x - tap_index * a.pixel_blocks.divisor) * blockDim.x + threadIdx.x;
+  const bool exists = place < static_cast<uint32_t>(a.pixels);
+  const int64_t image = exists ? a.divide_result_plane.quotient(place) : 0;
+  const int pixel = exists ? static_cast<int>(place - image * a.result_plane) : 0;
 
   const int out_row = pixel / a.result_width, out_column = pixel - out_row * a.result_width;
   const int tap_row = tap / a.filter_width, tap_column = tap - tap_row * a.filter_width;
   const int source_row = out_row * a.stride_h - a.top + tap_row * a.dilation_h;
   const int source_column = out_column * a.stride_w - a.left + tap_column * a.dilation_w;
-  const bool inside = pixel < a.result_plane && source_row >= 0 && source_row < a.source_height &&
-                      source_column >= 0 && source_column < a.source_width;
+  const bool inside = exists && source_row >= 0 && source_row < a.source_height && source_column >= 0 &&
+                      source_column < a.source_width;
   const int64_t source_plane = static_cast<int64_t>(a.source_height) * a.source_width;
   const T* source = a.source + (image * a.groups + group) * a.channels * source_plane;
   if (inside) source += source_row * a.source_width + source_column;
@@ -63,8 +64,8 @@ products_kernel(ProductArguments<T> a) {
         sum = multiply_add(row[c], A(widen(*source)), sum);
     }
   }
-  if (pixel >= a.result_plane) return;
-  const int64_t index = (image * a.all_filters.divisor + filter) * a.result_plane + pixel;
+  if (!exists) return;
+  const int64_t index = (image * a.all_filters + filter) * a.result_plane + pixel;
   if (a.partial != nullptr) {
     a.partial[tap * a.results + index] = sum;
   } else {
