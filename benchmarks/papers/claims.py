@@ -37,18 +37,32 @@ CUCONV = (
 CUCONV_MEAN = {1: 1.23, 5: 1.36}
 CUCONV_MOST = {1: 2.29, 5: 1.97}
 CUCONV_FASTER = 0.0831  # of all configurations, batches up to 256
+CUCONV_FASTER_MEAN = 1.46  # on those 50
 
 HNTMP_HARDWARE = "Arm Mali-G76 MP10"
 # Section 5.1: times of others over HNTMP's.
 HNTMP_SPEEDUP = {"im2col": 14.6, "libdnn": 3.1, "Winograd F(2,3)": 10.7, "direct": 2.1}
-# Table 3, the 256x14x14 layer on an AMD Vega 8: threads, vector and scalar registers, flat memory
-# instructions of a thread.
-HNTMP_PROFILE = {
-    "im2col, then sgemm": ("196x128, 32x256", "15+17, 35+25", "18, 1156"),
-    "libdnn": ("8x256", "75+26", "2320"),
-    "direct": ("32x64", "118+27", "18704"),
-    "HNTMP": ("32x64", "103+31", "4944"),
+# Table 1: how many 3x3 layers of so many channels a network has, on maps of 56, 28, 14 and 7 a side.
+HNTMP_LAYERS = {
+    "ResNet-18": {64: 4, 128: 4, 256: 4, 512: 4},
+    "ResNet-34": {64: 6, 128: 8, 256: 12, 512: 6},
+    "ResNet-50": {64: 3, 128: 4, 256: 6, 512: 3},
+    "ResNet-101": {64: 3, 128: 4, 256: 23, 512: 3},
+    "ResNet-152": {64: 3, 128: 8, 256: 36, 512: 3},
 }
+# Table 3, the 256x14x14 layer on an AMD Vega 8: algorithm, kernel, threads, bytes of shared memory, vector
+# and scalar registers, use of the vector units in percent, kilobytes read and written, flat memory
+# instructions of a thread.
+HNTMP_PROFILE = (
+    ("im2col", "im2col", "196x128", 0, "15+17", 94.4, "102+893", 18),
+    ("im2col", "sgemm", "32x256", 4224, "35+25", 92.65, "10182+98", 1156),
+    ("libdnn", "conv", "8x256", 4480, "75+26", 86.54, "9342+98", 2320),
+    ("Winograd", "filters and input", "512x64", 1408, "50+19", 80.99, "102+513", 19),
+    ("Winograd", "sgemm, one of 16", "16x256", 4224, "35+25", 95.73, "1065+32", 98),
+    ("Winograd", "output", "128x256", 0, "38+19", 100, "517+98", 18),
+    ("direct", "conv", "32x64", 640, "118+27", 98.53, "9627+98", 18704),
+    ("HNTMP", "conv", "32x64", 640, "103+31", 97.32, "9331+98", 4944),
+)
 
 SEPARABLE_HARDWARE = "Hygon DCU Z100SM, 64 compute units, 1 TB/s"
 # Batch: theirs, baseline, average speedup, which is of layers and not of these means. Tables 5 and 6: kernels

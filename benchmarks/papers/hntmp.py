@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
-from benchmarks.papers.measurements import AUTO, CHOICE, Machine, Measurement, Row, Rows, named
+from benchmarks.papers.measurements import AUTO, CHOICE, Contender, Machine, Measurement, Row, Rows, named
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
     NOT_MEASURED,
@@ -60,7 +60,11 @@ REASON = (
     "table 3), few for a GPU of this size, and its input's channels go one after another, each with a "
     "barrier and a wait for memory."
 )
-
+_PROFILE = (
+    *("algorithm", "kernel", "threads", "shared bytes", "registers, vector + scalar"),
+    *("vector units, %", "KB read + written", "flat memory instructions of a thread"),
+)
+_SIDES = {64: 56, 128: 28, 256: 14, 512: 7}  # of maps, by channels
 
 _ANY, _PUBLISHED = named("hntmp/*"), named(PUBLISHED)
 
@@ -83,10 +87,11 @@ def page(machines: Sequence[Machine]) -> Page:
         "(section 5.1; its figure 2 has no numbers):",
         table(("", "times HNTMP's"), list(claims.HNTMP_SPEEDUP.items())),
         "Its profile of the 256x14x14 layer on an AMD Vega 8 (table 3):",
+        table(_PROFILE, claims.HNTMP_PROFILE, text_columns=3),
+        "How many of these layers a network has (table 1):",
         table(
-            ("kernel", "threads", "registers, vector + scalar", "flat memory instructions of a thread"),
-            [(name, *facts) for name, facts in claims.HNTMP_PROFILE.items()],
-            text_columns=4,
+            ("network", *(f"{channels}x{side}x{side}" for channels, side in _SIDES.items())),
+            [(name, *counts.values()) for name, counts in claims.HNTMP_LAYERS.items()],
         ),
     )
     measured = [machine for machine in machines if machine.rows("small_batch")]
@@ -107,7 +112,7 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     page.add(
         f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"
     )
-    page.add(_resnet(layers, machine), _missing(layers, machine.is_gpu))
+    page.add(_resnet(layers, machine), _missing(layers, machine.is_gpu), _networks(layers, machine))
     picture = _picture(machine, layers)
     if picture:
         page.draw(picture)
@@ -136,16 +141,26 @@ def _verdict(layers: list[Row], machine: Machine) -> list[str]:
     return [explained(lines), REASON]
 
 
+def _others(machine: Machine) -> dict[str, Contender]:
+    """Columns beside convx's best: by their titles."""
+    found = {title: named(*patterns) for title, patterns in _rivals(machine.is_gpu).values()}
+    return found | {
+        machine.choice: CHOICE,
+        f"`{PUBLISHED}`": _PUBLISHED,
+        f"`{NEAREST}`": named(NEAREST),
+    }
+
+
 def _resnet(layers: list[Row], machine: Machine) -> str:
-    rivals = _rivals(machine.is_gpu)
-    contenders = [*(named(*patterns) for _, patterns in rivals.values()), CHOICE, _PUBLISHED, named(NEAREST)]
-    head = ["layer", *(title for title, _ in rivals.values()), machine.choice, f"`{PUBLISHED}`"]
-    head += [f"`{NEAREST}`", "fastest of `hntmp/*`", "which", "`auto`"]
+    rivals, contenders = _rivals(machine.is_gpu), _others(machine)
+    head = ["layer", *contenders, "fastest of `hntmp/*`", "which", "`auto`"]
     lines: list[list[Cell]] = []
     over_published: list[list[float | None]] = []
     over_fastest: list[list[float | None]] = []
     for row in layers:
-        _, published, fastest, auto, *others = row.together(_ANY, _PUBLISHED, _fastest, AUTO, *contenders)
+        _, published, fastest, auto, *others = row.together(
+            _ANY, _PUBLISHED, _fastest, AUTO, *contenders.values()
+        )
         name = f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']}"
         which = f"`{fastest.name}`" if fastest else ""
         lines.append(
@@ -165,6 +180,30 @@ def _resnet(layers: list[Row], machine: Machine) -> str:
     lines.append([paper, *claimed, *[""] * (len(head) - 1 - len(claimed))])
     lines.append(["**over the fastest of `hntmp/*`, geomean**", *fastest_means, "", "", ""])
     return "Microseconds; a line is one measurement.\n\n" + table(*without_empty_columns(head, lines))
+
+
+def _networks(layers: list[Row], machine: Machine) -> str:
+    """Sums over a network's layers, of what was timed on all of them."""
+    contenders = _others(machine) | {"fastest of `hntmp/*`": _fastest, "`auto`": AUTO}
+    found = {
+        row.shape["in_channels"]: row.together(_ANY, *contenders.values())[1:]
+        for row in layers
+        if row.shape["size"] == _SIDES.get(row.shape["in_channels"])
+    }
+    if set(found) != set(_SIDES):
+        return ""
+    lines: list[list[Cell]] = []
+    for name, counts in claims.HNTMP_LAYERS.items():
+        line: list[Cell] = [name]
+        for place in range(len(contenders)):
+            times = [(count, found[channels][place]) for channels, count in counts.items()]
+            known = [count * time.us for count, time in times if time is not None]
+            line.append(round(sum(known)) if len(known) == len(times) else None)
+        lines.append(line)
+    return (
+        "All 3x3 layers of a network, microseconds: those times so many as the paper's table 1 counts.\n\n"
+        + table(*without_empty_columns(["network", *contenders], lines))
+    )
 
 
 def _means(gains: list[list[float | None]]) -> list[Cell]:

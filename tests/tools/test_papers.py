@@ -123,6 +123,9 @@ def test_layers_that_papers_name_are_the_suites() -> None:
     for layers in NETWORKS.values():
         assert set(layers) <= set(cases) and all(count > 0 for count in layers.values())
     assert NETWORKS["MobileNetV2"].total() == 17 + 34  # blocks of MobileNetV2 have one and two of them
+    # Two layers of each of ResNet-18's and -34's blocks, one of the others'.
+    blocks = [2 * 8, 2 * 16, 16, 33, 50]
+    assert [sum(counts.values()) for counts in claims.HNTMP_LAYERS.values()] == blocks
 
 
 def test_pages_without_results_say_so(tmp_path: Path) -> None:
@@ -153,6 +156,8 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     )
     assert "direct (hntmp/direct), the geomean of these layers: 2.50; the paper has 2.10" in text["hntmp"]
     assert means in text["hntmp"] and "| `hntmp/tile` | 1.00 |" in text["hntmp"]
+    # 50 layers of as many microseconds.
+    assert "| ResNet-152 | 500 | 400 | 200 | 500 | 250 | 200 | 60 | 50 | 50 |" in text["hntmp"]
     separable, reuse = text["depthwise_separable"], text["row_and_column_reuse"]
     assert "| 64 | 45 | 1.00 | 2.00 | 4.00 | 8.00 | 5.33 | 4.00 | 45 of 45 |" in separable
     assert "Dynamic tiling gains 2.00; channel distribution, on top of it, 4.00." in separable
