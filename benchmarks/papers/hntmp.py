@@ -9,6 +9,7 @@ from benchmarks.papers import claims
 from benchmarks.papers.measurements import AUTO, CHOICE, Contender, Machine, Measurement, Row, Rows, named
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
+    HARDWARE,
     NOT_MEASURED,
     Cell,
     Page,
@@ -93,6 +94,10 @@ def page(machines: Sequence[Machine]) -> Page:
             ("network", *(f"{channels}x{side}x{side}" for channels, side in _SIDES.items())),
             [(name, *counts.values()) for name, counts in claims.HNTMP_LAYERS.items()],
         ),
+        f"{HARDWARE} libdnn could not be had: cuDNN's implicit GEMM stands in for it, which unfolds tiles as "
+        "it reads them too; torch's unfolding and matrix product, and cuDNN's Winograd, for the paper's own. "
+        "A GPU of thousands of lanes has fewer threads of one image to a lane than the paper's, of 240 to "
+        "3840, had: what is slow here need not be slow there.",
     )
     measured = [machine for machine in machines if machine.rows("small_batch")]
     for machine in measured:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_STYLE_VERSION = 2  # of what is drawn from the same data
+_STYLE_VERSION = 3  # of what is drawn from the same data
 _COLORS = ("#9aa3af", "#f59e0b", "#10b981", "#be185d", "#7c3aed")
 _LAST = "#2563eb"  # of the last series, which is what the others are compared with
 
@@ -82,9 +82,10 @@ class Picture:
 
 
 def _compact(svg: str) -> str:
-    """A tenth of a point is enough for eyes."""
+    """A tenth of a point is enough for eyes; what is written stays."""
     lines = (line.strip() for line in svg.splitlines())
-    return re.sub(r"(\d+\.\d)\d+", r"\1", "\n".join(line for line in lines if line)) + "\n"
+    whole = "\n".join(line for line in lines if line)
+    return re.sub(r"(>[^<]*</text>)|(\d+\.\d)\d+", lambda found: found[1] or found[2], whole) + "\n"
 
 
 def _rounded(value: Any) -> Any:

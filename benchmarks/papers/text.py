@@ -12,6 +12,7 @@ from benchmarks.results import geomean
 
 Cell = str | float | int | None
 NOT_MEASURED = "Not measured yet."
+HARDWARE = "Everything here was timed on NVIDIA's GPUs and on CPUs: no AMD and no mobile hardware was used."
 TOGETHER = (
     "Every ratio is of times of one measurement, whose contenders took turns; what was not timed together "
     "has none."
