@@ -1,4 +1,4 @@
-"""Writes the papers' pages: `python -m benchmarks.papers` (--check only compares)."""
+"""Writes the papers' pages and README's lines on them: `python -m benchmarks.papers` (--check compares)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from benchmarks.papers.hntmp import page as hntmp
 from benchmarks.papers.measurements import machines
 from benchmarks.papers.row_and_column_reuse import page as row_and_column_reuse
 from benchmarks.papers.text import Page
+from benchmarks.papers.verdicts import in_short
 from benchmarks.results import RESULTS
 
 FOLDER = Path(__file__).resolve().parent
+README = FOLDER.parent.parent / "README.md"
+BEGIN, END = "<!-- papers: written by python -m benchmarks.papers -->", "<!-- papers: end -->"
 
 
 def pages(results: Path = RESULTS) -> list[Page]:
@@ -46,14 +49,26 @@ def write(written: Sequence[Page], folder: Path) -> None:
                 picture.draw(pictures)
 
 
+def readme(written: Sequence[Page]) -> str:
+    """README.md with a line for each paper."""
+    before, rest = README.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    lines = [
+        f"- [{page.parts[0]}](benchmarks/papers/{page.stem}.md): {in_short(page.text)}." for page in written
+    ]
+    return "\n".join([f"{before}{BEGIN}", *lines, f"{END}{after}"])
+
+
 def main(arguments: Sequence[str]) -> int:
     written = pages()
     if arguments == ["--check"]:
         names = stale(written, FOLDER)
+        names += [] if README.read_text() == readme(written) else [README.name]
         for name in names:
             print(f"{name} does not show the committed results: run python -m benchmarks.papers")
         return int(bool(names))
     write(written, FOLDER)
+    README.write_text(readme(written))
     return 0
 
 

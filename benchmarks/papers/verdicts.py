@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.papers.measurements import Machine
 
 # On GPUs. What each has of its paper, and what of convx.
@@ -35,6 +37,22 @@ def verdict(machine: Machine, plan: str, what: str, found: float, claimed: float
             f"{plan}{where} is not a published kernel ({', '.join(PUBLISHED_PLANS)} are, on GPUs)"
         )
     return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{judged(found, claimed)}**."
+
+
+_VERDICT = re.compile(r"- `.+`, (.+): ([\d.]+); the paper has ([\d.]+): \*\*(.+)\*\*\.")
+
+
+def in_short(text: str) -> str:
+    """All verdicts of a page in a line: by their words, what each is of, what was found, and the paper's."""
+    said: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if found := _VERDICT.fullmatch(line):
+            what, speedup, claimed, word = found.groups()
+            what = re.sub(r", the geomean.*| in the mean .*|, then a matrix product", "", what)
+            said.setdefault(word, []).append(f"{what} {speedup} ({claimed})")
+    if not said:
+        return "no verdict yet, for no published kernel was timed beside what the paper compares it with"
+    return "; ".join(f"{word} {', '.join(each)}" for word, each in said.items())
 
 
 _WORDS = (

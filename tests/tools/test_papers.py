@@ -24,7 +24,7 @@ from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import NOT_MEASURED, over, table, us, without_empty_columns
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, judged, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, in_short, judged, verdict
 from benchmarks.planner import core_problem
 from benchmarks.results import Results, load
 from benchmarks.suites import SUITES, problems
@@ -264,6 +264,8 @@ def test_only_published_plans_have_verdicts(everything: Path, tmp_path: Path) ->
     gpu, cpu = Machine(tmp_path / "some-gpu"), Machine(tmp_path / "cpu-2-cores")
     line = verdict(gpu, "filter2d/both", "3x3, times as fast", 0.9, 2.0)
     assert line == "- `filter2d/both`, 3x3, times as fast: 0.90; the paper has 2.00: **does not reproduce**."
+    short = "3x3, times as fast 0.90 (2.00)"
+    assert in_short(f"a\n{line}\n{line}") == f"does not reproduce {short}, {short}"
     for machine, plan in ((gpu, "filter2d/strip"), (gpu, "hntmp/taps"), (cpu, "filter2d/both")):
         with pytest.raises(ValueError, match="is not a published kernel"):
             verdict(machine, plan, "", 2.0, 2.0)
@@ -281,6 +283,7 @@ def test_only_published_plans_have_verdicts(everything: Path, tmp_path: Path) ->
         plans = {word for word in line.split("`") if "/" in word and " " not in word}
         assert line.startswith("- `") and len(plans) == 1 and plans <= set(PUBLISHED_PLANS)
     assert not any("reproduc" in page for page in on_cpu.values())
+    assert all(in_short(page).startswith("no verdict yet") for page in on_cpu.values())
     assert all("No verdict: " in page for page in (*pages, *on_cpu.values()))
 
 
