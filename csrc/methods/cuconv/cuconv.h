@@ -2,12 +2,12 @@
 // CNN inference" (Jordà, Valero-Lara, Peña 2021): NCHW as it is, filters as they are, lanes along output
 // pixels.
 //
-// two_stage is the paper's, by name alone: a block takes one filter row (k, r, s) and the pixels of all images,
-// a plane of partial sums a tap, and a second kernel adds the planes. two_stage_blocked takes several filters
-// and pixels a thread, split gives each plane a share of the channels instead of a tap, and fused sums
-// everything inside a block. tensor is the fused form on matrix units, of 16 bits, TF32 and float32 in two
-// parts on sm_90 (tensor/): a tap's product takes the source window from the tap's offset on, and sums of all
-// taps stay in registers.
+// two_stage is the paper's, by name alone: a block takes one filter row (k, r, s) and the pixels of all
+// images, a plane of partial sums a tap, and a second kernel adds the planes. two_stage_blocked takes several
+// filters and pixels a thread, split gives each plane a share of the channels instead of a tap, and fused
+// sums everything inside a block. tensor is the fused form on matrix units, of 16 bits, TF32 and float32 in
+// two parts on sm_90 (tensor/): a tap's product takes the source window from the tap's offset on, and sums of
+// all taps stay in registers.
 #pragma once
 #include "plan/launch.h"
 #include "plan/method.h"

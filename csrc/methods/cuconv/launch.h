@@ -16,6 +16,9 @@ enum Kernel : int {
   kTensor = 3     // tensor/: all taps, or a share of the channels, on the matrix units of sm_90
 };
 
+// Of a block of stages/, for which several blocks have the same filter row where there are more pixels.
+constexpr int kMostProductThreads = 1024;
+
 // weight is (groups * filters, channels, filter_height, filter_width) of the sweep, or packed, and
 // plain_weight in torch's order. partial, where not null, takes planes of sums in accumulators, each in the
 // result's order, instead of result.

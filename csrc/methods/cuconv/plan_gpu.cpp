@@ -92,9 +92,8 @@ void add_planes(Plan& plan, const ConvProblem& problem, const Sweep& s, int64_t 
 // multiply-add.
 void append_published(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                       std::vector<Plan>& plans) {
-  constexpr int64_t kMostThreads = 1024;  // of a block, for which several then have the same filter row
   const int64_t pixels = s.batch * s.result_plane();
-  const int64_t threads = std::min(kMostThreads, round_up(pixels, device.lanes));
+  const int64_t threads = std::min<int64_t>(kMostProductThreads, round_up(pixels, device.lanes));
   const int64_t blocks = s.all_result_channels() * s.taps() * divide_up(pixels, threads);
   if (!within_budget(s, s.taps(), problem.dtype) || std::max(blocks, pixels) > kMostBlocks) return;
   const int64_t warps = blocks * threads / 32;

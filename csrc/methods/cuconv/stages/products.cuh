@@ -1,16 +1,16 @@
 // Stage 1 as published (section 3 of the paper, scalar_prods): a block brings one filter row (k, r, s), its
 // values along the channels, to shared memory and multiplies it with every source pixel of all images that it
-// meets; its threads run over output pixels, so that loads and stores are coalesced. Where those are more than
-// a block may have threads, several blocks have the same filter row. A tap's products fill a plane of their
-// own.
+// meets; its threads run over output pixels, so that loads and stores are coalesced. Where those are more
+// than a block may have threads, several blocks have the same filter row. A tap's products fill a plane of
+// their own.
 #pragma once
+#include "methods/cuconv/launch.h"
 #include "methods/epilogue.cuh"
 #include "platform/gpu/overlap.h"
 #include "platform/gpu/platform.h"
 
 namespace convx::cuconv::stages {
 
-constexpr int kMostThreads = 1024;
 constexpr int kRowElements = 1024;  // of a filter row in shared memory at a time
 
 template <class T>
@@ -26,7 +26,7 @@ struct ProductArguments {
 };
 
 template <class T>
-CONVX_KERNEL(kMostThreads, 1)
+CONVX_KERNEL(kMostProductThreads, 1)
 products_kernel(ProductArguments<T> a) {
   using A = Accumulator<T>;
   CONVX_SHARED(A, row, [kRowElements]);
