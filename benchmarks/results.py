@@ -15,6 +15,7 @@ from benchmarks.environment import comparable
 Record = dict[str, Any]
 _KEY = ("case", "operation", "dtype", "tf32", "layout", "batch", "chosen_by", "method")
 RESULTS = Path(__file__).resolve().parent / "results"
+README = Path(__file__).resolve().parent.parent / "README.md"
 
 
 def key(record: Record) -> tuple[object, ...]:
@@ -61,6 +62,13 @@ class Results:
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(text)
         os.replace(temporary, path)
+
+
+def between(text: str, begin: str, end: str, new: str) -> str:
+    """The text with lines of its own between two marks."""
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{new}\n{end}{after}"
 
 
 def load(path: Path) -> Results:

@@ -14,10 +14,19 @@ from benchmarks import held_out, host, memory, networks
 from benchmarks.choices import problem_of
 from benchmarks.fit import planned_device
 from benchmarks.planner import plan_of
-from benchmarks.results import RESULTS, Record, Results, load, over_peers, overall, summarize
+from benchmarks.results import (
+    README,
+    RESULTS,
+    Record,
+    Results,
+    between,
+    load,
+    over_peers,
+    overall,
+    summarize,
+)
 from benchmarks.suites import SUITES
 
-README = Path(__file__).resolve().parent.parent / "README.md"
 TABLES = RESULTS / "README.md"
 BEGIN, END = "<!-- results: written by python -m benchmarks.summary -->", "<!-- results: end -->"
 _RESULTS_HEAD = f"""# Results
@@ -167,9 +176,7 @@ _IN_README: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
 
 def updated(text: str, files: Sequence[_File]) -> str:
     """README's text with the tables of today's results."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{short(files)}\n{END}{after}"
+    return between(text, BEGIN, END, short(files))
 
 
 def main(arguments: Sequence[str]) -> int:

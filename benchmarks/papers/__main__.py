@@ -13,10 +13,9 @@ from benchmarks.papers.measurements import machines
 from benchmarks.papers.row_and_column_reuse import page as row_and_column_reuse
 from benchmarks.papers.text import Page
 from benchmarks.papers.verdicts import in_short
-from benchmarks.results import RESULTS
+from benchmarks.results import README, RESULTS, between
 
 FOLDER = Path(__file__).resolve().parent
-README = FOLDER.parent.parent / "README.md"
 BEGIN, END = "<!-- papers: written by python -m benchmarks.papers -->", "<!-- papers: end -->"
 
 
@@ -51,12 +50,10 @@ def write(written: Sequence[Page], folder: Path) -> None:
 
 def readme(written: Sequence[Page]) -> str:
     """README.md with a line for each paper."""
-    before, rest = README.read_text().split(BEGIN)
-    _, after = rest.split(END)
     lines = [
         f"- [{page.parts[0]}](benchmarks/papers/{page.stem}.md): {in_short(page.text)}." for page in written
     ]
-    return "\n".join([f"{before}{BEGIN}", *lines, f"{END}{after}"])
+    return between(README.read_text(), BEGIN, END, "\n".join(lines))
 
 
 def main(arguments: Sequence[str]) -> int:
