@@ -42,14 +42,16 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
     packed[index] = filter(2 * depth_word).bits | static_cast<uint32_t>(filter(2 * depth_word + 1).bits)
                                                       << 16;
   } else {
-    float value = filter(depth_word);
-    if constexpr (Kind != kTf32) value = against_dropped_digits(value, channel_of(depth_word));
-    if constexpr (Kind == kFloat32) {
-      packed[index] = float_to_bits(value);
-      return;
+    const float value = filter(depth_word);
+    if constexpr (Kind == kTf32) {
+      packed[index] = round_to_tf32(value);
+    } else if constexpr (Kind == kFloat32) {
+      packed[index] = float_to_bits(against_dropped_digits(value, channel_of(depth_word)));
+    } else {
+      uint32_t high, low;
+      part_filter(value, channel_of(depth_word), high, low);
+      packed[index] = part == 0 ? high : low;
     }
-    const uint32_t high = round_to_tf32(value);
-    packed[index] = part == 0 ? high : round_to_tf32(value - bits_to_float(high));
   }
 }
 

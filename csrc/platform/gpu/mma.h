@@ -93,6 +93,13 @@ CONVX_DEVICE float against_dropped_digits(float value, [[maybe_unused]] int chan
   return value;
 }
 
+// Both parts of such a filter, rounded.
+CONVX_DEVICE void part_filter(float value, int channel, uint32_t& high, uint32_t& low) {
+  const float whole = against_dropped_digits(value, channel);
+  high = round_to_tf32(whole);
+  low = round_to_tf32(whole - bits_to_float(high));
+}
+
 // The lower, or where odd the upper, halves of two words, low first.
 CONVX_DEVICE uint32_t pair_halves(uint32_t low, uint32_t high, bool odd) {
 #if defined(CONVX_CUDA) && defined(__CUDA_ARCH__)

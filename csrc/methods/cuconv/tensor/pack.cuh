@@ -42,9 +42,7 @@ pack_kernel(const T* weight, Vector<uint32_t, 4>* packed, PackShape shape) {
     if constexpr (sizeof(T) == 2) {
       words.element[i] = value(2 * i).bits | static_cast<uint32_t>(value(2 * i + 1).bits) << 16;
     } else if constexpr (Kind == matrix::kSplit) {
-      const float whole = against_dropped_digits(value(i), channel + i);
-      words.element[i] = round_to_tf32(whole);
-      low.element[i] = round_to_tf32(whole - bits_to_float(words.element[i]));
+      part_filter(value(i), channel + i, words.element[i], low.element[i]);
     } else {
       words.element[i] = round_to_tf32(value(i));
     }
