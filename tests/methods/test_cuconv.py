@@ -223,6 +223,8 @@ def test_matrix_units_of_sm_90() -> None:
         return "tensor" in {plan.candidate for plan in plans_of(problem_of(**more), device)}
 
     assert has_tensor(dtype="bfloat16") and has_tensor(dtype="float16") and not has_tensor(dtype="float64")
+    # A sum of few products of parts has the error of one.
+    assert has_tensor(channels=8) and not has_tensor(channels=7) and has_tensor(channels=1, allow_tf32=True)
     for tf32 in (False, True):
         precisions = {
             plan.tiling["precision"]

@@ -15,6 +15,8 @@ using tensor::step_channels;
 
 constexpr int64_t kLimit = int64_t{1} << 31;
 constexpr int64_t kSplits[] = {1, 2, 4, 8};  // planes of partial sums
+// Channels of the split precision: a sum of few products has the error of one, up to six times float32's.
+constexpr int64_t kFewestSplit = 8;
 
 template <Precision Kind, class Tile>
 Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
@@ -110,6 +112,7 @@ void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::
   // products for one are time enough.
   const bool split = problem.dtype == DType::float32 && !problem.allow_tf32;
   if (problem.epilogue.is_more_than_bias() && !split) return;
+  if (split && s.source_channels < kFewestSplit) return;
   // Residues of taps are counted one by one.
   const bool strided = s.stride_h > 1 || s.stride_w > 1;
   if (strided && (s.dilation_h > 1 || s.dilation_w > 1)) return;
