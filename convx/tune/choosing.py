@@ -13,7 +13,7 @@ from convx.tune.measuring import measured, plans_of
 from convx.tune.records import Record
 from convx.tune.tuning import block_problems_of, problems_of
 
-_MOST = 8  # plans of a problem, beside torch's
+_MOST = 14  # plans of a problem, beside torch's
 _MOST_OF_BLOCK = 12  # of two kernels whose predictions differ by as much as their times
 _ROUNDS = 5
 
