@@ -3,7 +3,7 @@
 The model is followed by torch.fx (graph.py; branches.py decides what depends on sizes). Linear layers and
 norms of images with their channels last are taken for layers of images (permutes.py), what comes before and
 behind each convolution goes into its layer (constants.py, pads.py, fuse.py, layers.py), layers into blocks
-(blocks.py), means of planes into one layer (pools.py).
+(blocks.py), means of planes into one layer, pooling without the places of what it finds (pools.py).
 On GPUs classifiers are convolutions too (linears.py), and the whole is a CUDA graph (cuda_graphs.py),
 on CPUs layers, pooling and moves of channels (moves.py) that follow one another are one call
 (cpu_programs.py). Where there is something to gain by it (worth.py), the network is compiled (compiled.py)

@@ -182,7 +182,7 @@ class PooledPlanes(nn.Module):
         self.pooling = pooling
 
     def forward(self, input: Tensor) -> Tensor:
-        if _asks_front(input, "cpu"):
+        if _asks_front(input, "cpu", "cuda"):
             found: Tensor | None = _front.pooled(input, self.pooling.asked)  # type: ignore[union-attr]
             if found is not None:
                 return found

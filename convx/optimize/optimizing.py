@@ -297,9 +297,10 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         devices = {each.device.type for each in example}
         if devices == {"cpu"}:
             fuse_moves(module)
-            fuse_pools(module)
         elif devices == {"cuda"}:
             take_linears(module)
+        if devices in ({"cpu"}, {"cuda"}):
+            fuse_pools(module, *devices)
         fuse_means(module)
         if devices == {"cpu"}:
             fuse_flattening(module)

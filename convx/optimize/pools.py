@@ -11,6 +11,8 @@ from convx.optimize.layers import FlatPixels, PlaneMeans, PooledPlanes
 from convx.optimize.naming import first_free
 from convx.optimize.nodes import is_image, put, shape_of
 
+_POOLED = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16, torch.float16)}
+
 
 def fuse_means(module: fx.GraphModule) -> None:
     """Puts PlaneMeans in the place of what computes them."""
@@ -28,12 +30,12 @@ def fuse_means(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def fuse_pools(module: fx.GraphModule) -> None:
-    """Puts PooledPlanes in the place of pooling of float32 images."""
+def fuse_pools(module: fx.GraphModule, device: str) -> None:
+    """Puts PooledPlanes in the place of pooling of images of what the device's kernels take."""
     reader = Reader(module)
     for node in list(module.graph.nodes):
         found = reader.pooling(node)
-        if found is None or not is_image(node) or node.meta["tensor_meta"].dtype != torch.float32:
+        if found is None or not is_image(node) or node.meta["tensor_meta"].dtype not in _POOLED[device]:
             continue
         input, pooling = found
         put(module, first_free(module, f"pooled_{node.name}"), PooledPlanes(pooling).eval(), [input], node)

@@ -106,13 +106,10 @@ class LinearLink : public Link {
 };
 
 std::optional<Tensor> means_on_gpu(const Tensor& input, bool keeps_planes) {
-  const KernelLibrary* const library = find_library(true);
-  const std::optional<DType> dtype = dtype_of(input);
-  const bool is_plain = input.is_cuda() && input.dim() == 4 && is_usual() && is_usual(input);
-  if (library == nullptr || !dtype || !is_plain) return std::nullopt;
+  const KernelLibrary* const library = gpu_library_of_images(input);
+  if (library == nullptr) return std::nullopt;
   const bool is_nchw = input.is_contiguous();
-  if (!is_nchw && !input.is_contiguous(at::MemoryFormat::ChannelsLast)) return std::nullopt;
-  MeansProblem problem{*dtype, is_nchw ? Layout::nchw : Layout::nhwc};
+  MeansProblem problem{*dtype_of(input), is_nchw ? Layout::nchw : Layout::nhwc};
   problem.batch = input.size(0), problem.channels = input.size(1);
   problem.pixels = input.size(2) * input.size(3);
   if (!plane_means::takes(problem)) return std::nullopt;

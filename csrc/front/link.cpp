@@ -18,6 +18,12 @@ at::MemoryFormat format_of(Layout layout) {
   return layout == Layout::nhwc ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
+// In either layout.
+bool are_dense_images(const Tensor& tensor) {
+  return is_usual() && is_usual(tensor) && tensor.dim() == 4 && tensor.numel() > 0 &&
+         (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
 class ConvolutionLink : public Link {
  public:
   ConvolutionLink(c10::intrusive_ptr<Prepared> made, const Operands& operands, bool adds, Tensor filters)
@@ -109,11 +115,13 @@ Tensor Link::dense(const Tensor& tensor) const {
 }
 
 const KernelLibrary* library_of_images(const Tensor& images) {
-  const bool is_plain = images.is_cpu() && images.dim() == 4 && images.scalar_type() == at::kFloat &&
-                        is_usual() && is_usual(images);
-  const bool is_dense = is_plain && images.numel() > 0 &&
-                        (images.is_contiguous() || images.is_contiguous(at::MemoryFormat::ChannelsLast));
-  return is_dense ? find_library(false) : nullptr;
+  const bool is_plain = images.is_cpu() && images.scalar_type() == at::kFloat;
+  return is_plain && are_dense_images(images) ? find_library(false) : nullptr;
+}
+
+const KernelLibrary* gpu_library_of_images(const Tensor& images) {
+  const bool is_plain = images.is_cuda() && dtype_of(images);
+  return is_plain && are_dense_images(images) ? find_library(true) : nullptr;
 }
 
 py::object convolution_link(py::handle input, py::handle weight, py::handle bias, py::handle residual,

@@ -49,6 +49,9 @@ pybind11::object block_link(pybind11::handle input, const pybind11::capsule& pro
 // The library where images are usual ones on a CPU, of float32 and dense in either layout; null otherwise.
 const KernelLibrary* library_of_images(const Tensor& images);
 
+// The same of images on a GPU, of any dtype that kernels are for.
+const KernelLibrary* gpu_library_of_images(const Tensor& images);
+
 // Each plane's mean, with planes of one pixel or without them.
 pybind11::object mean_link(pybind11::handle input, bool keeps_planes);
 // The same by a call: bit for bit what the link gives. None where it would be null, or a gradient is wanted.
@@ -63,7 +66,7 @@ struct PoolingAsked {
   int64_t divisor;  // 0: by the values' count
 };
 pybind11::object pooled_link(pybind11::handle input, const PoolingAsked& asked);
-// The same by a call; None where the link would be null, or a gradient is wanted.
+// The same by a call, on GPUs too; None where the link would be null, or a gradient is wanted.
 std::optional<Tensor> pooled(const Tensor& input, const PoolingAsked& asked);
 
 // Layer norm of the channels of images in channels_last. weight and bias: of each channel, or neither.

@@ -25,7 +25,9 @@ class NormLink : public Link {
     if (bias_) problem_.bias = bias_->const_data_ptr<float>();
   }
 
-  void launch(Pointers pointers) const override { library->launch_norm(problem_, pointers); }
+  void launch(Pointers pointers) const override {
+    library->launch_norm(problem_, pointers, options.device().index());
+  }
 
  private:
   std::optional<Tensor> weight_, bias_;

@@ -18,9 +18,10 @@ struct KernelLibrary {
   // Runs a plan of any method but native on the device's current stream. Throws what fails.
   void (*launch)(const Plan&, const ConvProblem&, const Pointers&, int device_index);
   void (*launch_block)(const Plan&, const BlockProblem&, const Pointers&, int device_index);
-  // Of CPUs; null of GPUs. pointers: input, result.
-  void (*launch_pooling)(const PoolingProblem&, const Pointers&);
-  void (*launch_norm)(const NormProblem&, const Pointers&);
+  // Of both; on GPUs, a problem that pooling::gpu_takes. pointers, here and below: input, result.
+  void (*launch_pooling)(const PoolingProblem&, const Pointers&, int device_index);
+  // Of CPUs; null of GPUs.
+  void (*launch_norm)(const NormProblem&, const Pointers&, int device_index);
   // Of GPUs; null of CPUs. A problem that plane_means::takes.
   void (*launch_means)(const MeansProblem&, const Pointers&, int device_index);
   // Writes the filters in plan.packing's order, on the same stream.

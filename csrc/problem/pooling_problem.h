@@ -30,9 +30,25 @@ struct PoolingWindow {
   }
 };
 
-// Of a dense float32 tensor of (batch, channels, height, width) in the layout, and a result in the same one.
+// How many results torch's function gives of it, whose last window may, in ceil_mode, reach beyond the
+// padding; none of what it refuses.
+inline int64_t results_of(const PoolingWindow& window, bool ceil_mode) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // whose products are in range
+  for (const int64_t each : {window.extent, window.filter, window.stride, window.dilation}) {
+    if (each < 1 || each > kMost) return 0;
+  }
+  if (window.padding < 0 || window.padding > window.filter / 2) return 0;
+  const int64_t room = window.extent + 2 * window.padding - window.dilation * (window.filter - 1) - 1 +
+                       (ceil_mode ? window.stride - 1 : 0);
+  const int64_t results = room < 0 ? 0 : room / window.stride + 1;
+  // The last one begins in the input or in the padding before it.
+  return ceil_mode && window.first(results - 1) >= window.extent ? results - 1 : results;
+}
+
+// Of a dense tensor of (batch, channels, height, width) in the layout, and a result in the same one.
 struct PoolingProblem {
   Pooling kind = Pooling::max;
+  DType dtype = DType::float32;
   Layout layout = Layout::nchw;
   int64_t batch = 0, channels = 0;
   PoolingWindow down, across;

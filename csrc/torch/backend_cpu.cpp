@@ -87,8 +87,8 @@ DeviceScope::~DeviceScope() = default;
 namespace {
 
 template <class Problem, void (*Launch)(const Problem&, const Pointers&, const ThreadPool&, CpuIsa)>
-void launch_unplanned(const Problem& problem, const Pointers& pointers) {
-  const DeviceTraits& device = device_traits(-1);
+void launch_unplanned(const Problem& problem, const Pointers& pointers, int device_index) {
+  const DeviceTraits& device = device_traits(device_index);
   Launch(problem, pointers, {device.threads, run_in_pool}, device.isa);
 }
 

@@ -6,6 +6,7 @@
 
 #include "methods/finish.h"
 #include "methods/plane_means/plane_means.h"
+#include "methods/pooling/pooling.h"
 #include "plan/launchers.h"
 #include "plan/library.h"
 #include "platform/gpu/fence.h"
@@ -98,15 +99,18 @@ DeviceScope::~DeviceScope() {
 
 namespace {
 
-void launch_means(const MeansProblem& problem, const Pointers& pointers, int device_index) {
-  plane_means::launch_gpu(problem, pointers, current_stream(device_index));
+template <class Problem, void (*Launch)(const Problem&, const Pointers&, Stream)>
+void launch_unplanned(const Problem& problem, const Pointers& pointers, int device_index) {
+  Launch(problem, pointers, current_stream(device_index));
 }
 
 const bool registered = [] {
-  register_library(true, {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>, nullptr, nullptr,
-                          &launch_means, &pack_weight<ConvProblem>, &finish_in_place,
-                          [](int device_index) { return is_capturing(current_stream(device_index)); },
-                          kArgumentAlignment});
+  register_library(
+      true,
+      {&device_traits, &launch<ConvProblem>, &launch<BlockProblem>,
+       &launch_unplanned<PoolingProblem, &pooling::launch_gpu>, nullptr,
+       &launch_unplanned<MeansProblem, &plane_means::launch_gpu>, &pack_weight<ConvProblem>, &finish_in_place,
+       [](int device_index) { return is_capturing(current_stream(device_index)); }, kArgumentAlignment});
   return true;
 }();
 

@@ -1,4 +1,4 @@
-"""Pooling of planes on CPUs: bit for bit what torch's gives, by a call and in a chain."""
+"""Pooling of planes: bit for bit what torch's gives, by a call and, on CPUs, in a chain."""
 
 from __future__ import annotations
 
@@ -28,33 +28,60 @@ CASES = [
     (Pooling("average", (2, 2), (2, 2), (0, 0)), (2, 40, 14, 28)),
     (Pooling("average", (3, 3), (1, 1), (1, 1), counts_padding=False), (1, 19, 17, 17)),
     (Pooling("average", (5, 5), (3, 3), (2, 2), ceil_mode=True), (2, 3, 24, 37)),
+    (Pooling("average", (3, 3), (2, 2), (1, 1), ceil_mode=True), (2, 8, 24, 37)),
     (Pooling("average", (3, 4), (2, 2), (1, 2), divisor=5), (1, 16, 21, 40)),
 ]
+# Of as many results as GPUs have other vectors and runs for.
+LARGE_CASES = [
+    (Pooling("max", (3, 3), (1, 1), (1, 1)), (4, 64, 70, 71)),
+    (Pooling("max", (3, 3), (2, 2), (0, 0)), (8, 72, 113, 111)),
+    (Pooling("average", (2, 2), (2, 2), (0, 0)), (16, 64, 101, 102)),
+]
+
+
+# Windows whose averages kernels of GPUs take.
+SQUARES = [((3, 3), (2, 2)), ((3, 3), (1, 1)), ((2, 2), (2, 2))]
 
 
 def check(pooling: Pooling, x: Tensor) -> None:
     expected = pooling(x)
     result = _front.pooled(x, pooling.asked)
+    if not x.is_cpu and pooling.kind == "average" and (pooling.filter, pooling.stride) not in SQUARES:
+        assert result is None
+        return
     assert result.stride() == expected.stride()
     torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+    if not x.is_cpu:
+        return
     chain = _front.Chain([_front.pooled_link(x, pooling.asked)], [(0, -1)], 1, [1], False)
     (result,) = chain.run([x], torch.empty(chain.bytes, dtype=torch.uint8))
     torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
 
 
-def check_cases() -> None:
-    for pooling, size in CASES:
+def check_cases(cases: Any = CASES, device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
+    for pooling, size in cases:
         for memory_format in FORMATS.values():
-            x = torch.randn(size).contiguous(memory_format=memory_format)
+            x = torch.randn(size, device=device).to(dtype).contiguous(memory_format=memory_format)
             check(pooling, x)
-            x[torch.rand(size) < 0.02] = float("nan")
-            x[torch.rand(size) < 0.02] = float("-inf")
+            x[torch.rand(size, device=device) < 0.02] = float("nan")
+            x[torch.rand(size, device=device) < 0.02] = float("-inf")
             check(pooling, x)
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_cases(isa: str) -> None:
     succeeds_on(isa, "from test_pooling import check_cases\n\ncheck_cases()")
+
+
+GPU_DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", GPU_DTYPES, ids=str)
+def test_cases_on_a_gpu(dtype: torch.dtype) -> None:
+    check_cases(CASES + LARGE_CASES, "cuda", dtype)
+    begins_anywhere = torch.randn(2 * 8 * 81 + 1, device="cuda").to(dtype)[1:].view(2, 8, 9, 9)
+    check(CASES[0][0], begins_anywhere)
 
 
 @st.composite
@@ -71,21 +98,42 @@ def poolings(draw: st.DrawFn) -> Pooling:
     return Pooling(kind, filter, stride, padding, (1, 1), *ends)
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    poolings(),
-    st.tuples(st.integers(1, 2), st.integers(1, 70), st.integers(1, 20), st.integers(1, 70)),
-    st.sampled_from(list(FORMATS)),
-)
-@example(Pooling("max", (2, 2), (1, 1), (1, 1), (3, 3)), (1, 1, 3, 3), "nchw")  # a window of padding alone
-def test_any(pooling: Pooling, size: tuple[int, ...], layout: str) -> None:
-    x = torch.randn(size).contiguous(memory_format=FORMATS[layout])
+SIZES = st.tuples(st.integers(1, 2), st.integers(1, 70), st.integers(1, 20), st.integers(1, 70))
+PADDING_ALONE = (Pooling("max", (2, 2), (1, 1), (1, 1), (3, 3)), (1, 1, 3, 3), "nchw")  # has a window of it
+
+
+def _check_any(pooling: Pooling, x: Tensor) -> None:
     try:
         pooling(x)
     except RuntimeError:  # no place for a window
         assert _front.pooled(x, pooling.asked) is None
         assume(False)
     check(pooling, x)
+
+
+@settings(max_examples=150, deadline=None)
+@given(poolings(), SIZES, st.sampled_from(list(FORMATS)))
+@example(*PADDING_ALONE)
+def test_any(pooling: Pooling, size: tuple[int, ...], layout: str) -> None:
+    _check_any(pooling, torch.randn(size).contiguous(memory_format=FORMATS[layout]))
+
+
+@pytest.mark.gpu
+@settings(max_examples=150, deadline=None)
+@given(poolings(), SIZES, st.sampled_from(list(FORMATS)), st.sampled_from(GPU_DTYPES))
+@example(*PADDING_ALONE, torch.float32)
+def test_any_on_a_gpu(pooling: Pooling, size: tuple[int, ...], layout: str, dtype: torch.dtype) -> None:
+    _check_any(pooling, torch.randn(size, device="cuda").to(dtype).contiguous(memory_format=FORMATS[layout]))
+
+
+@pytest.mark.gpu
+def test_what_torch_has_to_do_on_a_gpu() -> None:
+    x, pooling = torch.randn(2, 12, 5, 6, device="cuda"), CASES[0][0]
+    for given_ in (x.double(), x[0], x[:, :, :, 1:], x[:0], x.requires_grad_()):
+        assert _front.pooled(given_, pooling.asked) is None
+        if given_.numel():
+            assert torch.equal(PooledPlanes(pooling)(given_), pooling(given_))
+    assert _front.pooled(x.detach(), Pooling("max", (3, 3), (2, 2), (2, 2)).asked) is None
 
 
 def test_what_torch_has_to_do() -> None:

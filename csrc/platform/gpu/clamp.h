@@ -1,10 +1,20 @@
-// Clamping in two instructions.
+// The greater and the smaller of two values by one instruction each, NaN being neither.
 #pragma once
 #include <type_traits>
 
 #include "platform/gpu/pack.h"
 
 namespace convx {
+
+// NaN where either is.
+CONVX_DEVICE float greater_keeping_nan(float one, float other) {
+#if defined(CONVX_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(one) : "f"(other));
+  return one;
+#else
+  return other > one || other != other ? other : one;
+#endif
+}
 
 // value, no less than low and no more than high; NaN stays NaN.
 CONVX_DEVICE float clamp_keeping_nan(float value, float low, float high) {

@@ -25,13 +25,17 @@ SIMT = Path("tests/host/simt")
 METHODS = Path("methods")
 FAMILIES = METHODS / "depthwise"
 PLANTED = "planted"
-NO_CONVOLUTIONS = BLOCKS, EXCITE, MEANS = "inverted_residual", "squeeze_excite", "plane_means"
+NO_CONVOLUTIONS = BLOCKS, EXCITE, MEANS, POOLING = (
+    *("inverted_residual", "squeeze_excite"),
+    *("plane_means", "pooling"),
+)
 # Drivers of a method beside driver.cpp, which runs it on convolutions: for what these do not have.
 MORE_DRIVERS = {
     "filter2d_borders": ("filter2d", SIMT / "filter2d_driver.cpp"),
     "blocks": (BLOCKS, SIMT / "block_driver.cpp"),
     "excite": (EXCITE, SIMT / "excite_driver.cpp"),
     "means": (MEANS, SIMT / "means_driver.cpp"),
+    "pools": (POOLING, SIMT / "pooling_driver.cpp"),
 }
 FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a method
 
