@@ -7,6 +7,7 @@
 #include "platform/gpu/fast_divide.h"
 #include "platform/gpu/overlap.h"
 #include "platform/gpu/vector.h"
+#include "platform/gpu/warp.h"
 #include "problem/pooling_problem.h"
 
 namespace convx::pooling {
@@ -119,7 +120,8 @@ CONVX_DEVICE void pool_squares(const T* plane, T* to, int32_t row, int32_t colum
             Kind == Pooling::max || (is_within(top + y, s.height) && is_within(left + x, s.width));
         CONVX_UNROLL
         for (int i = 0; i < N; ++i) {
-          const float value = widen(loaded[y][x].element[i]);
+          float value = widen(loaded[y][x].element[i]);
+          keep_per_lane(value);  // or which of all are NaN is asked at once, and fills the scalars
           result[i] = added<Kind>(result[i], is_added ? value : 0.0f);
         }
       }
