@@ -1,5 +1,5 @@
 // Pooling of planes. A thread has a value of a plane, in channels_last some neighbouring channels of a pixel,
-// and makes Rows results of a column, one below the other: what a row of the input gives to several of them
+// and makes kRows results of a column, one below the other: what a row of the input gives to several of them
 // is read once, the row reuse of Lu, Zhang and Wang. Neighbouring threads have neighbouring columns or
 // channels, whose common values come from the first-level cache.
 #pragma once
@@ -13,6 +13,7 @@
 namespace convx::pooling {
 
 constexpr int kThreads = 256;
+constexpr int kRows = 2;  // of four, 64 warps' lines of float32 at stride 2 are more than the cache has
 
 struct Shape {
   FastDivide vectors, columns, runs;  // of a pixel, of a row of results, of a plane's rows of them
@@ -89,12 +90,12 @@ CONVX_DEVICE int32_t within(int32_t place, int32_t extent) {
   return place < 0 ? 0 : place < extent ? place : extent - 1;
 }
 
-// Of squares of Filter, Rows results from this row on. Values are added in the order of torch's sums. Every
+// Of squares of Filter, kRows results from this row on. Values are added in the order of torch's sums. Every
 // load is made, for what depends on a condition waits for it: in the place of what lies outside, the greatest
 // values have one of the same window once more.
-template <class T, int N, int Rows, Pooling Kind, int Filter, int Stride>
+template <class T, int N, Pooling Kind, int Filter, int Stride>
 CONVX_DEVICE void pool_squares(const T* plane, T* to, int32_t row, int32_t column, const Shape& s) {
-  constexpr int kInputRows = (Rows - 1) * Stride + Filter;
+  constexpr int kInputRows = (kRows - 1) * Stride + Filter;
   const int32_t top = row * Stride - s.padding_down, left = column * Stride - s.padding_across;
   int32_t place[Filter];
   CONVX_UNROLL
@@ -107,7 +108,7 @@ CONVX_DEVICE void pool_squares(const T* plane, T* to, int32_t row, int32_t colum
     for (int x = 0; x < Filter; ++x) loaded[y][x] = load<T, N>(from + place[x]);
   }
   CONVX_UNROLL
-  for (int r = 0; r < Rows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     if (row + r >= s.rows) break;
     float result[N];
     CONVX_UNROLL
@@ -136,7 +137,7 @@ CONVX_DEVICE void pool_squares(const T* plane, T* to, int32_t row, int32_t colum
 }
 
 // Filter: 0 for any.
-template <class T, int N, int Rows, Pooling Kind, int Filter, int Stride>
+template <class T, int N, Pooling Kind, int Filter, int Stride>
 CONVX_KERNEL(kThreads, 1)
 pool_kernel(const T* input, T* result, Shape s) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
@@ -145,16 +146,16 @@ pool_kernel(const T* input, T* result, Shape s) {
   const uint32_t pixel = s.vectors.quotient(thread), vector = thread - pixel * s.vectors.divisor;
   const uint32_t run = s.columns.quotient(pixel), column = pixel - run * s.columns.divisor;
   const uint32_t plane = s.runs.quotient(run);
-  const auto row = static_cast<int32_t>((run - plane * s.runs.divisor) * Rows);
+  const auto row = static_cast<int32_t>((run - plane * s.runs.divisor) * kRows);
   const auto at = static_cast<int32_t>(column);
   const T* const from = input + plane * static_cast<uint32_t>(s.plane) + vector * N;
   T* const to = result + plane * static_cast<uint32_t>(s.result_plane) + row * s.result_row + at * s.column +
                 vector * N;
   if constexpr (Filter != 0) {
-    pool_squares<T, N, Rows, Kind, Filter, Stride>(from, to, row, at, s);
+    pool_squares<T, N, Kind, Filter, Stride>(from, to, row, at, s);
   } else {
     CONVX_UNROLL
-    for (int r = 0; r < Rows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       if (row + r < s.rows) pool_any<T, N>(from, to + r * s.result_row, row + r, at, s);
     }
   }

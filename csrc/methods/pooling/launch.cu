@@ -8,14 +8,12 @@
 namespace convx::pooling {
 namespace {
 
-constexpr int kRows = 2;  // of four, 64 warps' lines of float32 at stride 2 are more than the cache has
-
-template <class T, int N, int Rows, Pooling Kind, int Filter, int Stride>
+template <class T, int N, Pooling Kind, int Filter, int Stride>
 void launch(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
   const bool is_nhwc = p.layout == Layout::nhwc;
   const PoolingWindow &down = p.down, &across = p.across;
   const int64_t vectors = is_nhwc ? p.channels / N : 1, planes = is_nhwc ? p.batch : p.batch * p.channels;
-  const int64_t column = is_nhwc ? p.channels : 1, runs = divide_up(down.results, int64_t{Rows});
+  const int64_t column = is_nhwc ? p.channels : 1, runs = divide_up(down.results, int64_t{kRows});
   const int64_t threads = planes * runs * across.results * vectors;
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   Shape s{};
@@ -31,29 +29,29 @@ void launch(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
   s.padding_down = number(down.padding), s.padding_across = number(across.padding);
   s.dilation_down = number(down.dilation), s.dilation_across = number(across.dilation);
   s.divisor = number(p.divisor), s.counts_padding = p.counts_padding;
-  launch_in_turn(pool_kernel<T, N, Rows, Kind, Filter, Stride>, "pooling",
+  launch_in_turn(pool_kernel<T, N, Kind, Filter, Stride>, "pooling",
                  Grid{static_cast<uint32_t>(divide_up(threads, int64_t{kThreads}))}, kThreads, 0, stream,
                  static_cast<const T*>(pointers.input), static_cast<T*>(pointers.result), s);
 }
 
-template <class T, int N, int Rows, Pooling Kind>
+template <class T, int N, Pooling Kind>
 void launch_kind(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
   switch (square_of(p)) {
     case Square::three_by_two:
-      return launch<T, N, Rows, Kind, 3, 2>(p, pointers, stream);
+      return launch<T, N, Kind, 3, 2>(p, pointers, stream);
     case Square::three:
-      return launch<T, N, Rows, Kind, 3, 1>(p, pointers, stream);
+      return launch<T, N, Kind, 3, 1>(p, pointers, stream);
     case Square::two_by_two:
-      return launch<T, N, Rows, Kind, 2, 2>(p, pointers, stream);
-    case Square::none:
-      return launch<T, N, Rows, Pooling::max, 0, 0>(p, pointers, stream);
+      return launch<T, N, Kind, 2, 2>(p, pointers, stream);
+    case Square::none:  // never of averages: gpu_takes
+      return launch<T, N, Pooling::max, 0, 0>(p, pointers, stream);
   }
 }
 
-template <class T, int N, int Rows>
-void launch_rows(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
-  if (p.kind == Pooling::max) return launch_kind<T, N, Rows, Pooling::max>(p, pointers, stream);
-  launch_kind<T, N, Rows, Pooling::average>(p, pointers, stream);
+template <class T, int N>
+void launch_vectors(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
+  if (p.kind == Pooling::max) return launch_kind<T, N, Pooling::max>(p, pointers, stream);
+  launch_kind<T, N, Pooling::average>(p, pointers, stream);
 }
 
 // Whole vectors where there are threads enough without as many, which hide the latency of loads.
@@ -62,12 +60,12 @@ void launch_dtype(const PoolingProblem& p, const Pointers& pointers, Stream stre
   constexpr int64_t kFew = 1 << 16;
   constexpr int kNear = 16 / static_cast<int>(sizeof(T)), kWord = 4 / static_cast<int>(sizeof(T));
   const int64_t threads = p.batch * p.channels * p.down.results * p.across.results / kRows;
-  if (p.layout == Layout::nchw) return launch_rows<T, 1, kRows>(p, pointers, stream);
+  if (p.layout == Layout::nchw) return launch_vectors<T, 1>(p, pointers, stream);
   if (p.channels % kNear == 0 && threads >= kNear * kFew) {
-    return launch_rows<T, kNear, kRows>(p, pointers, stream);
+    return launch_vectors<T, kNear>(p, pointers, stream);
   }
-  if (p.channels % kWord == 0) return launch_rows<T, kWord, kRows>(p, pointers, stream);
-  launch_rows<T, 1, kRows>(p, pointers, stream);
+  if (p.channels % kWord == 0) return launch_vectors<T, kWord>(p, pointers, stream);
+  launch_vectors<T, 1>(p, pointers, stream);
 }
 
 }  // namespace
