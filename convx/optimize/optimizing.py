@@ -84,20 +84,20 @@ def optimize(
 ) -> OptimizedModel:
     """A copy of a model that is faster at inference; the model stays as it is.
 
-    Batch norms go into the filters of the convolutions before them, and convolutions of the same images
-    whose results are added become one; activations and skip connections are done by the convolution's
-    kernel as it writes its result. Convolutions are run by convx, each by the plan that is the fastest with
-    all that it has to do, torch's own among them; and inverted residual blocks (1x1, or the network's first
-    convolution, then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last, of float32 and 16
-    bits on NVIDIA GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation, of float32 on
-    CPUs by strips of rows that stay in a core's caches, where that is measured to be faster than their
-    layers; so are squeeze-and-excitations alone, with their means and product. On GPUs classifiers, linear
-    layers of up to some hundred rows, are convolutions of single pixels, and the whole is replayed as a
-    CUDA graph. On CPUs convolutions, blocks, means of planes, linear layers, and concatenations, slices and
-    shuffles of channels that follow one another are one call, in memory that is kept, and the images of a
-    batch go through them one by one where that is faster on the example input. What is no convolution is
-    torch's own, or compiled by inductor where that is measured to be faster (compile). The copy is run on
-    the example input beside the model and checked against float64.
+    Batch norms go into the filters of the convolutions before them, and convolutions of the same images whose
+    results are added become one; activations and skip connections are done by the convolution's kernel as it
+    writes its result. Convolutions are run by convx, each by the plan that is the fastest with all that it
+    has to do, torch's own among them; and inverted residual blocks (1x1, or the network's first convolution,
+    then depthwise, a squeeze-and-excitation or none, 1x1) in channels_last, of float32 and 16 bits on NVIDIA
+    GPUs by one kernel, or of 16 bits by three with squeeze-and-excitation, of float32 on CPUs by strips of
+    rows that stay in a core's caches, where that is measured to be faster than their layers; so are squeeze-
+    and-excitations alone, with their means and product. On GPUs classifiers, linear layers of up to some
+    hundred rows, are convolutions of single pixels, max pooling (and averages of 2x2 and 3x3) writes no
+    places of what it found, and the whole is replayed as a CUDA graph. On CPUs convolutions, blocks, means of
+    planes, linear layers, and concatenations, slices and shuffles of channels that follow one another are one
+    call, in memory that is kept, and the images of a batch go through them one by one where that is faster on
+    the example input. What is no convolution is torch's own, or compiled by inductor where that is measured
+    to be faster (compile). The copy is run on the example input beside the model and checked against float64.
 
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
