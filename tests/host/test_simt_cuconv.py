@@ -40,7 +40,7 @@ PROBLEMS = {
 GRADIENTS = {
     "3x3": "channels=12 groups=2 out_channels=20 size=9,10 filter=3 padding=1",
     "1x1": "channels=20 out_channels=12 size=7,7 filter=1",
-    "more padding than filter": "channels=4 out_channels=10 size=5,6 filter=3 padding=4,3,5,3",
+    "more padding than filter": "channels=4 out_channels=6 size=5,6 filter=3 padding=4,3,5,3",
     "no padding": "channels=4 out_channels=6 size=7,6 filter=5,3",
     "dilation": "channels=4 out_channels=6 size=9,9 filter=2,3 dilation=2 padding=1",
 }

@@ -41,7 +41,7 @@ def test_pooling(layout: str, device: str) -> None:
         )
     dilated = "dilation=2,3 filter=2,3 stride=1,2 padding=1,1 size=9,11"
     lines.append(f"device={device} layout={layout} {dilated}")
-    # As many results as have long runs in nchw, and whole vectors in channels_last.
+    # As many results as have whole vectors in channels_last.
     large = "size=61,131 batch=2 channels=36 filter=3,3 stride=1,1 padding=1,1 orders=shuffled"
     lines += [f"device={device} layout={layout} kind={kind} {large}" for kind in ("max", "average")]
     lines.append(f"device={device} layout={layout} filter=2,2 padding=1,1 dilation=3,3 size=3,3 stride=1,1")

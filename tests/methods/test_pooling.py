@@ -31,14 +31,12 @@ CASES = [
     (Pooling("average", (3, 3), (2, 2), (1, 1), ceil_mode=True), (2, 8, 24, 37)),
     (Pooling("average", (3, 4), (2, 2), (1, 2), divisor=5), (1, 16, 21, 40)),
 ]
-# Of as many results as GPUs have other vectors and runs for.
+# Of as many results as GPUs have longer vectors for.
 LARGE_CASES = [
     (Pooling("max", (3, 3), (1, 1), (1, 1)), (4, 64, 70, 71)),
     (Pooling("max", (3, 3), (2, 2), (0, 0)), (8, 72, 113, 111)),
     (Pooling("average", (2, 2), (2, 2), (0, 0)), (16, 64, 101, 102)),
 ]
-
-
 # Windows whose averages kernels of GPUs take.
 SQUARES = [((3, 3), (2, 2)), ((3, 3), (1, 1)), ((2, 2), (2, 2))]
 

@@ -39,13 +39,14 @@ def test_inductor(graphs: Graphs) -> None:
         agrees(call, model, x)
         model[0][0].weight.mul_(2)
         agrees(call, model, x)
-    # Inductor's norms round more often than torch's, and most with the vectors of AVX2.
-    gradients_agree(call, model.train(), x, times=8, peer=torch.compile(model))
+    # Inductor's norms round more often than torch's: with AVX2 beyond this bound, whatever the backend.
+    has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    gradients_agree(call, model.train(), x, times=8, peer=None if has_avx512 else torch.compile(model))
     inference, training = graphs()
     assert all("batch norm" in each for each in inference)
     # With AVX2 the planner leaves all of them to torch.
     by_convx = {each for each in inference if "torch" not in each}
-    assert ("batch norm", "relu6") in by_convx or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    assert ("batch norm", "relu6") in by_convx or not has_avx512
     assert len(training) == len(inference)
 
 
