@@ -1,7 +1,7 @@
 // Pooling of planes. A thread has a value of a plane, in channels_last some neighbouring channels of a pixel,
-// and makes kRows results of a column, one below the other: what a row of the input gives to several of them
-// is read once, the row reuse of Lu, Zhang and Wang. Neighbouring threads have neighbouring columns or
-// channels, whose common values come from the first-level cache.
+// and makes results of a column, one below the other: what a row of the input gives to several of them is
+// read once, the row reuse of Lu, Zhang and Wang. Neighbouring threads have neighbouring columns or channels,
+// whose common values come from the first-level cache.
 #pragma once
 #include "platform/gpu/clamp.h"
 #include "platform/gpu/fast_divide.h"
@@ -13,7 +13,11 @@
 namespace convx::pooling {
 
 constexpr int kThreads = 256;
-constexpr int kRows = 2;  // of four, 64 warps' lines of float32 at stride 2 are more than the cache has
+// Results of a thread. Of four, 64 warps' lines of float32 at stride 2 are more than the cache has. Where the
+// filter is not known rows are not reused, and more threads hide more of the latency.
+constexpr int rows_of_thread(int filter) {
+  return filter == 0 ? 1 : 2;
+}
 
 struct Shape {
   FastDivide vectors, columns, runs;  // of a pixel, of a row of results, of a plane's rows of them
@@ -51,6 +55,16 @@ CONVX_DEVICE int32_t places_between(int32_t first, int32_t filter, int32_t begin
   return to - from;
 }
 
+struct Places {
+  int32_t from, end;
+};
+// Of the input, those of a window that lie within it.
+CONVX_DEVICE Places places_within(int32_t first, int32_t filter, int32_t dilation, int32_t extent) {
+  const int32_t end = first + filter * dilation;
+  while (first < 0) first += dilation;
+  return {first, end < extent ? end : extent};
+}
+
 // The greatest values, whatever the filter. row, column: of a result.
 template <class T, int N>
 CONVX_DEVICE void pool_any(const T* plane, T* to, int32_t row, int32_t column, const Shape& s) {
@@ -58,13 +72,14 @@ CONVX_DEVICE void pool_any(const T* plane, T* to, int32_t row, int32_t column, c
   float greatest[N];
   CONVX_UNROLL
   for (int i = 0; i < N; ++i) greatest[i] = nothing<kMax>();
-  const int32_t top = row * s.stride_down - s.padding_down;
-  const int32_t left = column * s.stride_across - s.padding_across;
-  for (int32_t y = 0, at = top; y < s.filter_height; ++y, at += s.dilation_down) {
-    if (at < 0 || at >= s.height) continue;
-    for (int32_t x = 0, from = left; x < s.filter_width; ++x, from += s.dilation_across) {
-      if (from < 0 || from >= s.width) continue;
-      const auto values = load<T, N>(plane + at * s.row + from * s.column);
+  const Places down =
+      places_within(row * s.stride_down - s.padding_down, s.filter_height, s.dilation_down, s.height);
+  const Places across =
+      places_within(column * s.stride_across - s.padding_across, s.filter_width, s.dilation_across, s.width);
+  for (int32_t y = down.from; y < down.end; y += s.dilation_down) {
+    const T* const from = plane + y * s.row;
+    for (int32_t x = across.from; x < across.end; x += s.dilation_across) {
+      const auto values = load<T, N>(from + x * s.column);
       CONVX_UNROLL
       for (int i = 0; i < N; ++i) greatest[i] = added<kMax>(greatest[i], widen(values.element[i]));
     }
@@ -90,12 +105,12 @@ CONVX_DEVICE int32_t within(int32_t place, int32_t extent) {
   return place < 0 ? 0 : place < extent ? place : extent - 1;
 }
 
-// Of squares of Filter, kRows results from this row on. Values are added in the order of torch's sums. Every
-// load is made, for what depends on a condition waits for it: in the place of what lies outside, the greatest
-// values have one of the same window once more.
+// Of squares of Filter, a thread's results from this row on. Values are added in the order of torch's sums.
+// Every load is made, for what depends on a condition waits for it: in the place of what lies outside, the
+// greatest values have one of the same window once more.
 template <class T, int N, Pooling Kind, int Filter, int Stride>
 CONVX_DEVICE void pool_squares(const T* plane, T* to, int32_t row, int32_t column, const Shape& s) {
-  constexpr int kInputRows = (kRows - 1) * Stride + Filter;
+  constexpr int kRows = rows_of_thread(Filter), kInputRows = (kRows - 1) * Stride + Filter;
   const int32_t top = row * Stride - s.padding_down, left = column * Stride - s.padding_across;
   int32_t place[Filter];
   CONVX_UNROLL
@@ -146,7 +161,7 @@ pool_kernel(const T* input, T* result, Shape s) {
   const uint32_t pixel = s.vectors.quotient(thread), vector = thread - pixel * s.vectors.divisor;
   const uint32_t run = s.columns.quotient(pixel), column = pixel - run * s.columns.divisor;
   const uint32_t plane = s.runs.quotient(run);
-  const auto row = static_cast<int32_t>((run - plane * s.runs.divisor) * kRows);
+  const auto row = static_cast<int32_t>((run - plane * s.runs.divisor) * rows_of_thread(Filter));
   const auto at = static_cast<int32_t>(column);
   const T* const from = input + plane * static_cast<uint32_t>(s.plane) + vector * N;
   T* const to = result + plane * static_cast<uint32_t>(s.result_plane) + row * s.result_row + at * s.column +
@@ -154,10 +169,7 @@ pool_kernel(const T* input, T* result, Shape s) {
   if constexpr (Filter != 0) {
     pool_squares<T, N, Kind, Filter, Stride>(from, to, row, at, s);
   } else {
-    CONVX_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (row + r < s.rows) pool_any<T, N>(from, to + r * s.result_row, row + r, at, s);
-    }
+    pool_any<T, N>(from, to, row, at, s);
   }
 }
 

@@ -13,7 +13,8 @@ void launch(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
   const bool is_nhwc = p.layout == Layout::nhwc;
   const PoolingWindow &down = p.down, &across = p.across;
   const int64_t vectors = is_nhwc ? p.channels / N : 1, planes = is_nhwc ? p.batch : p.batch * p.channels;
-  const int64_t column = is_nhwc ? p.channels : 1, runs = divide_up(down.results, int64_t{kRows});
+  const int64_t column = is_nhwc ? p.channels : 1,
+                runs = divide_up(down.results, int64_t{rows_of_thread(Filter)});
   const int64_t threads = planes * runs * across.results * vectors;
   const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
   Shape s{};
@@ -54,14 +55,14 @@ void launch_vectors(const PoolingProblem& p, const Pointers& pointers, Stream st
   launch_kind<T, N, Pooling::average>(p, pointers, stream);
 }
 
-// Whole vectors where there are threads enough without as many, which hide the latency of loads.
+// Whole vectors where there are results for threads enough, which hide the latency of loads.
 template <class T>
 void launch_dtype(const PoolingProblem& p, const Pointers& pointers, Stream stream) {
-  constexpr int64_t kFew = 1 << 16;
+  constexpr int64_t kFew = 1 << 17;
   constexpr int kNear = 16 / static_cast<int>(sizeof(T)), kWord = 4 / static_cast<int>(sizeof(T));
-  const int64_t threads = p.batch * p.channels * p.down.results * p.across.results / kRows;
+  const int64_t results = p.batch * p.channels * p.down.results * p.across.results;
   if (p.layout == Layout::nchw) return launch_vectors<T, 1>(p, pointers, stream);
-  if (p.channels % kNear == 0 && threads >= kNear * kFew) {
+  if (p.channels % kNear == 0 && results >= kNear * kFew) {
     return launch_vectors<T, kNear>(p, pointers, stream);
   }
   if (p.channels % kWord == 0) return launch_vectors<T, kWord>(p, pointers, stream);
