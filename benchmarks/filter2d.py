@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,14 +17,12 @@ import convx.functional
 from benchmarks import cudnn, npp
 from benchmarks.results import Record
 from benchmarks.timing import measure
+from convx import _libraries, _planning
 
 SIZES = (256, 512, 1024, 2048, 4096)  # of square images: the paper's
 FILTERS = (3, 5, 7)
 DTYPES = {"float32": torch.float32, "uint8": torch.uint8}
-KERNELS = {
-    "cpu": ("row_reuse", "both", "column_reuse", "direct"),
-    "cuda": ("strip", "row_reuse", "both", "column_reuse", "direct"),
-}
+FORMS = ("row_reuse", "both", "column_reuse", "direct")  # the paper's reuses: one, both, none
 # opencv: cv2.filter2D with torch's number of threads. cupy: cupyx.scipy.ndimage.correlate, of floats alone:
 # for integers it asks the device about the weights, which a graph can't. npp: NVIDIA's nppiFilterBorder.
 # torch: conv2d. im2col: unfolded columns and a product. cudnn_algorithms: each of cuDNN's by name. Images of
@@ -123,8 +121,37 @@ def _cupy(images: list[Tensor], weights: Tensor) -> Function:
     return call
 
 
-def _contenders(
-    images: list[Tensor], weights: Tensor, algorithms: dict[str, str], peers: tuple[str, ...]
+@dataclass(frozen=True)
+class Form:
+    """A kernel by its name, with the algorithms that name its tilings."""
+
+    name: str
+    rows: dict[str, int]  # result rows of a thread, by algorithm
+
+    def fastest(self, times: dict[str, float], rows: int = 0) -> str:
+        """The algorithm of the least time, of all or of those with so many rows; "" where none was timed."""
+        some = [each for each, count in self.rows.items() if each in times and rows in (0, count)]
+        return min(some, key=times.__getitem__, default="")
+
+
+def forms(case: Case, dtype: str, where: torch.device | str) -> list[Form]:
+    """All kernels that can filter such an image. Of the paper's forms on a GPU every tiling is one to be
+    timed: rows of a thread are a parameter there. Of the others the one expected to be the fastest."""
+    device = _planning.device(where)
+    if device.backend == "cpu":
+        return [Form(name, {name: 1}) for name in FORMS]
+    square = (1, case.filter, case.filter)
+    problem = _planning.filter_problem(DTYPES[dtype], (1, case.size, case.size), square, "zero")
+    found: dict[str, Form] = {}
+    for plan in _libraries.core().candidates("filter2d", problem, device):
+        form = found.setdefault(plan.candidate, Form(plan.candidate, {}))
+        if plan.candidate in FORMS or not form.rows:
+            form.rows[plan.name] = plan.tiling["rows"]
+    return list(found.values())
+
+
+def contenders(
+    images: list[Tensor], weights: Tensor, algorithms: Iterable[str], peers: tuple[str, ...]
 ) -> dict[str, Function]:
     def rotated(function: Callable[[Tensor], Tensor]) -> Function:
         return lambda index: function(images[index % len(images)])
@@ -133,7 +160,7 @@ def _contenders(
         filter2d = convx.functional.filter2d
         return rotated(lambda image: filter2d(image, weights, algorithm=algorithm))
 
-    result = {name: ours(algorithm) for name, algorithm in algorithms.items()}
+    result = {algorithm: ours(algorithm) for algorithm in algorithms}
     extent = weights.shape[-1]
     columns_bytes = 4 * extent**2 * images[0].numel()
     by_arrays = {"opencv": _opencv, "cupy": _cupy, "npp": npp.filter2d}
@@ -180,28 +207,31 @@ def run(
     cache_bytes: int,
     report: Callable[[str], None],
 ) -> Iterator[Record]:
-    """One record for what auto takes, one for each kernel where all candidates are asked for."""
+    """One record for what auto takes, one for each kernel, with its fastest tiling, where all candidates are
+    asked for."""
     moved = 2 * case.size**2 * DTYPES[dtype].itemsize
     sets = 1 if cache_bytes == 0 else max(1, min(256, 1 + 2 * cache_bytes // moved))
     images = [_image(case.size, dtype, device) for _ in range(sets)]
     weights = torch.randn(case.filter, case.filter, device=device) / case.filter
-    forced = KERNELS[device.type] if all_candidates else ()
-    algorithms = {"convx": "auto"} | {name: name for name in forced}
-    calls = _contenders(images, weights, algorithms, peers)
+    known = forms(case, dtype, device) if all_candidates else []
+    ours = ["auto", *(algorithm for form in known for algorithm in form.rows)]
+    calls = contenders(images, weights, ours, peers)
     with torch.inference_mode():
         times, failures = measure(calls, sets, device, rounds)
         for name, reason in failures.items():
             report(f"{case.name} {dtype}: {name} failed: {reason}")
-        algorithms = {name: algorithm for name, algorithm in algorithms.items() if name in times}
+        taken = {"auto": "auto"} | {form.name: form.fastest(times) for form in known}
+        taken = {name: algorithm for name, algorithm in taken.items() if algorithm in times}
         exact = _torch_filter(images[0].double(), weights.double())
         if dtype == "uint8":
             exact = exact.round_().clamp_(0, 255)
-        errors = {name: _error(calls[name](0), exact) for name in algorithms}
+        errors = {name: _error(calls[algorithm](0), exact) for name, algorithm in taken.items()}
         own = _error(_torch_filter(images[0], weights), exact)
     # A pixel's own rounding for uint8, where a tie may fall to either side.
     unit = 1 / 255 if dtype == "uint8" else torch.finfo(torch.float32).eps / 8
-    for name in algorithms:
-        yield {
+    by_name = {form.name: form for form in known}
+    for name, algorithm in taken.items():
+        record: Record = {
             "case": case.name,
             "operation": "forward",
             "dtype": dtype,
@@ -212,15 +242,22 @@ def run(
             "group": f"{case.filter}x{case.filter} filter",
             "warm": cache_bytes == 0,
             "floor_us": _rounded(case.floor_us(dtype, ceiling)),
-            "convx_us": _rounded(times[name]),
-            "method": "filter2d" if name == "convx" else f"filter2d/{name}",
-            "chosen_by": "auto" if name == "convx" else "forced",
-            "peers_us": {
-                peer: _rounded(time) for peer, time in times.items() if peer not in ("convx", *forced)
-            },
+            "convx_us": _rounded(times[algorithm]),
+            "method": "filter2d" if name == "auto" else f"filter2d/{name}",
+            "chosen_by": "auto" if name == "auto" else "forced",
+            "peers_us": {peer: _rounded(time) for peer, time in times.items() if peer not in ours},
             "error": float(f"{errors[name]:.2e}"),
             "error_ratio": _rounded(errors[name] / max(own, unit)),
         }
+        if len(by_name[name].rows if name in by_name else ()) > 1:
+            record |= {"plan": algorithm, "rows_us": _by_rows(by_name[name], times)}
+        yield record
+
+
+def _by_rows(form: Form, times: dict[str, float]) -> dict[str, float]:
+    """The least time with so many rows of a thread."""
+    fastest = {rows: form.fastest(times, rows) for rows in sorted(set(form.rows.values()))}
+    return {str(rows): _rounded(times[algorithm]) for rows, algorithm in fastest.items() if algorithm}
 
 
 def _image(size: int, dtype: str, device: torch.device) -> Tensor:

@@ -103,6 +103,32 @@ def test_order_of_threads_does_not_matter(driver: Path, device: str, dtype: str)
     assert "\nRUN " in run(driver, [line(row, device, ",".join(ORDERS))])
 
 
+@pytest.mark.parametrize("rows", [1, 4, 8])
+@pytest.mark.parametrize("columns", [True, False], ids=["column reuse", "no column reuse"])
+def test_what_is_asked_of_memory(driver: Path, columns: bool, rows: int) -> None:
+    """Loads and stores of warps, and the sectors that they touch: a lane loads the first and the last of a
+    row's three pixels or all, a row once for `rows` results, and the taps for 16."""
+    size, pixels = (64, 256), (0, 2) if columns else (0, 1, 2)
+    form = {(True, 1): "column_reuse", (False, 1): "direct", (False, 4): "row_reuse", (False, 8): "row_reuse"}
+    plan = f"{form.get((columns, rows), 'both')}+lanes=32+columns={columns:d}+rows={rows}+chunk_rows=16,"
+    text = f"device=h200 size={size[0] + 2},{size[1] + 2} filter=3,3 orders=forward traffic=1"
+    text += f" output={size[0]},{size[1]} only=filter2d/{plan}"
+    (counted,) = (line for line in run(driver, [text]).splitlines() if line.startswith("TRAFFIC"))
+
+    def sectors(element: int) -> int:
+        return (4 * element + 32 * 4 - 1) // 32 - 4 * element // 32 + 1
+
+    segments = range(0, size[1], 32)
+    starts = [start + row for start in range(0, size[0], rows) for row in range(rows + 2)]
+    loads = [row * (size[1] + 2) + column + j for row in starts for column in segments for j in pixels]
+    taps = 9 * len(segments) * size[0] // 16  # at one place for all lanes
+    stores = [row * size[1] + column for row in range(size[0]) for column in segments]
+    assert counted == (
+        f"TRAFFIC loads {len(loads) + taps} sectors {sum(map(sectors, loads)) + taps} "
+        f"stores {len(stores)} sectors {sum(map(sectors, stores))}"
+    )
+
+
 def test_saturates_and_rounds_to_even(driver: Path) -> None:
     """Bytes: the driver's filters give results below 0, above 255 and halfway between integers."""
     row: problems.Problem = {

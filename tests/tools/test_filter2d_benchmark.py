@@ -10,6 +10,7 @@ import torch
 from benchmarks import filter2d
 from benchmarks.__main__ import main
 from benchmarks.results import load
+from convx import _core, _planning
 
 pytest.importorskip("tqdm")
 
@@ -19,10 +20,30 @@ def test_a_run_writes_sound_records(tmp_path: Path) -> None:
     assert main([*arguments, "--peers", "torch", "--all-candidates", "--output", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*/filter2d.json")
     records = list(load(path).records.values())
-    assert len(records) == 2 * len(filter2d.DTYPES) * (1 + len(filter2d.KERNELS["cpu"]))
+    assert len(records) == 2 * len(filter2d.DTYPES) * (1 + len(filter2d.FORMS))
     for record in records:
         assert record["convx_us"] > 0 and record["floor_us"] > 0 and record["error_ratio"] <= 2
         assert set(record["peers_us"]) == {"torch"}
+
+
+def test_every_number_of_rows_is_timed() -> None:
+    """On a GPU, of the paper's forms: their tilings, by names that select them."""
+    case, device = filter2d.Case(512, 5), _planning.device("h200")
+    problem = _planning.filter_problem(torch.float32, (1, 512, 512), (1, 5, 5), "zero")
+    forms = {form.name: form for form in filter2d.forms(case, "float32", "h200")}
+    assert set(forms["both"].rows.values()) == set(forms["row_reuse"].rows.values()) == {2, 4, 8}
+    assert set(forms["direct"].rows.values()) == set(forms["column_reuse"].rows.values()) == {1}
+    assert len(forms["strip"].rows) == 1
+    for form in forms.values():
+        for name, rows in form.rows.items():
+            plan = _core.select(problem, device, name).plan
+            assert (plan.candidate, plan.tiling["rows"], plan.name) == (form.name, rows, name)
+    both = {name: 10.0 / rows + index for index, (name, rows) in enumerate(forms["both"].rows.items())}
+    assert filter2d._by_rows(forms["both"], both) == {
+        str(rows): min(time for name, time in both.items() if forms["both"].rows[name] == rows)
+        for rows in (2, 4, 8)
+    }
+    assert forms["both"].fastest({}) == ""
 
 
 @pytest.mark.parametrize("dtype", list(filter2d.DTYPES))

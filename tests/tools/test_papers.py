@@ -309,7 +309,7 @@ def test_words_of_verdicts(found: float, claimed: float, word: str) -> None:
 def test_labels_name_plans_that_there_are() -> None:
     """On an H200: what pages call a plan is what its records and `explain` call it."""
     device = _core.Device.known_device("h200")
-    there = {f"filter2d/{kernel}" for kernel in filter2d.KERNELS["cuda"]}
+    there = {f"filter2d/{form.name}" for form in filter2d.forms(filter2d.Case(512, 5), "float32", "h200")}
     for suite in ("small_batch", "depthwise"):
         for problem in problems(SUITES[suite](), ("forward",), ("float32",), ("nchw",), (1,), on_gpu=True):
             for method in ("hntmp", "cuconv") if suite == "small_batch" else ("depthwise",):

@@ -17,13 +17,14 @@ bool reuse_can_run(const FilterProblem& p) {
          p.stride_w == 1 && p.dilation_h == 1 && p.dilation_w == 1;
 }
 
-Accesses accesses_of(const FilterProblem& p, const ReuseForm& form, bool butterfly) {
+// count: of the result rows that a lane makes together.
+Accesses accesses_of(const FilterProblem& p, bool by_columns, int64_t count, bool butterfly) {
   const double rows = static_cast<double>(p.filter_height), columns = static_cast<double>(p.filter_width);
-  // Image rows for kMaxReuseRows result rows, which need all of them at once where they overlap.
-  const double together =
-      std::min((kMaxReuseRows - 1) * static_cast<double>(p.stride_h) + rows, kMaxReuseRows * rows);
-  const double rows_read = form.rows ? together / kMaxReuseRows : rows;
-  if (!form.columns) return {rows_read * columns, 0};
+  // Image rows for all of them, which need those at once where they overlap.
+  const double results = static_cast<double>(count);
+  const double together = std::min((results - 1) * static_cast<double>(p.stride_h) + rows, results * rows);
+  const double rows_read = together / results;
+  if (!by_columns) return {rows_read * columns, 0};
   const double loaded = butterfly ? (p.filter_width == 7 ? 3 : 2)
                                   : 2.0 * static_cast<double>(std::min(p.stride_w, p.filter_width));
   const double shuffled = butterfly ? columns - loaded : columns;
@@ -36,18 +37,25 @@ struct Cost {
   double lane_us;
 };
 
-// A load counts four issue slots and a shuffle two. The general kernel computes where each pixel and tap
-// lies, and waits for one pixel after the other.
-Cost cost_of(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form, bool fixed) {
+// A load counts four issue slots and a shuffle two.
+double access_slots(const Accesses& accesses) {
+  return 4 * accesses.loads + 2 * accesses.shuffles;
+}
+
+// Taps are read once for chunk_rows results of a lane.
+Cost cost_of_reuse(const FilterProblem& p, const DeviceTraits& device, bool by_columns, int64_t rows,
+                   int64_t chunk_rows) {
   const double taps = static_cast<double>(p.filter_height * p.filter_width);
-  const Accesses accesses = accesses_of(p, form, fixed);
-  const double access_slots = 4 * accesses.loads + 2 * accesses.shuffles;
-  if (fixed) {
-    const double slots = taps + access_slots + 8;
-    return {slots, slots * static_cast<double>(reuse::kChunkRows) * 2 / device.busy_cycles_per_us()};
-  }
-  const double pixels = accesses_of(p, {form.candidate, false, form.rows}, fixed).loads;
-  return {5 * taps + 3 * access_slots + 8, 0.04 * pixels * (form.rows ? kMaxReuseRows : 1)};
+  const double chunk = static_cast<double>(chunk_rows);
+  const double slots = taps + access_slots(accesses_of(p, by_columns, rows, true)) + 8 + 4 * taps / chunk;
+  return {slots, slots * chunk * 2 / device.busy_cycles_per_us()};
+}
+
+// The general kernel computes where each pixel and tap lies, and waits for one pixel after the other.
+Cost cost_of_general(const FilterProblem& p, bool by_columns, int64_t rows) {
+  const double taps = static_cast<double>(p.filter_height * p.filter_width);
+  const double slots = 5 * taps + 3 * access_slots(accesses_of(p, by_columns, rows, false)) + 8;
+  return {slots, 0.04 * accesses_of(p, false, rows, false).loads * static_cast<double>(rows)};
 }
 
 double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Cost& cost, int64_t warps) {
@@ -62,32 +70,51 @@ double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Co
          std::max(bytes_us, issue_us / 0.8) / std::max(full, 0.1);
 }
 
-void append_form(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
-                 std::vector<Plan>& plans) {
-  const bool fixed = reuse_can_run(p);
-  const int64_t lanes = device.lanes, rows = fixed ? (form.rows ? kMaxReuseRows : 1)
-                                                   : general_rows(form, image_element_size(p.dtype));
+void append_plan(const FilterProblem& p, const DeviceTraits& device, Plan plan, const Cost& cost,
+                 int64_t units, int64_t warps, std::vector<Plan>& plans) {
+  if (units >= kMostUnits) return;
+  plan.predicted_us = predicted_us(p, device, cost, warps);
+  plans.push_back(std::move(plan));
+}
+
+void append_reuse(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form, int64_t rows,
+                  std::vector<Plan>& plans) {
   Plan plan;
   plan.candidate = form.candidate;
-  plan.kernel = fixed ? kReuse : kGeneral;
+  plan.kernel = kReuse;
   // Where strip and both run, the paper's comparison; elsewhere each is the best for some filters.
-  plan.by_name_only = fixed && !(form.columns && form.rows);
-  plan.tiling = {{"lanes", lanes}, {"columns", form.columns}, {"rows", rows}};
-  int64_t units = 0, warps = 0;
-  if (fixed) {
-    plan.tiling.emplace_back("chunk_rows", reuse::kChunkRows);
-    units = reuse::units_of(p, reuse::kChunkRows, lanes);
-    warps = units;
-  } else {
-    // Narrow rows lie side by side where no lane needs another's pixels.
-    const int64_t segment = form.columns ? lanes : std::min(lanes, p.out_width);
-    plan.tiling.emplace_back("segment", segment);
-    units = p.images * divide_up(p.out_height, rows) * divide_up(p.out_width, segment);
-    warps = divide_up(units, lanes / segment);
+  plan.by_name_only = !(form.columns && form.rows);
+  for (const int64_t chunk_rows : reuse::kChunkRows) {
+    if (chunk_rows % rows != 0) continue;
+    plan.tiling = {
+        {"lanes", device.lanes}, {"columns", form.columns}, {"rows", rows}, {"chunk_rows", chunk_rows}};
+    const int64_t units = reuse::units_of(p, chunk_rows, device.lanes);
+    append_plan(p, device, plan, cost_of_reuse(p, device, form.columns, rows, chunk_rows), units, units,
+                plans);
   }
-  if (units >= kMostUnits) return;
-  plan.predicted_us = predicted_us(p, device, cost_of(p, device, form, fixed), warps);
-  plans.push_back(std::move(plan));
+}
+
+void append_general(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
+                    std::vector<Plan>& plans) {
+  const int64_t lanes = device.lanes, rows = general_rows(form, image_element_size(p.dtype));
+  // Narrow rows lie side by side where no lane needs another's pixels.
+  const int64_t segment = form.columns ? lanes : std::min(lanes, p.out_width);
+  const int64_t units = p.images * divide_up(p.out_height, rows) * divide_up(p.out_width, segment);
+  Plan plan;
+  plan.candidate = form.candidate;
+  plan.kernel = kGeneral;
+  plan.tiling = {{"lanes", lanes}, {"columns", form.columns}, {"rows", rows}, {"segment", segment}};
+  append_plan(p, device, std::move(plan), cost_of_general(p, form.columns, rows), units,
+              divide_up(units, lanes / segment), plans);
+}
+
+void append_form(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
+                 std::vector<Plan>& plans) {
+  if (!reuse_can_run(p)) return append_general(p, device, form, plans);
+  if (!form.rows) return append_reuse(p, device, form, 1, plans);
+  for (const int64_t rows : reuse::kRows) {
+    if (reuse::has_rows(rows, image_element_size(p.dtype))) append_reuse(p, device, form, rows, plans);
+  }
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ CHECKED = [
 # As instructions what would be calls: a product and its sum, which kernels ask for, and halves from and to
 # floats. Results are the same: nothing else is contracted.
 INSTRUCTIONS = {"fma", "f16c"}
-RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp"]
+RUNTIME = ["fiber.cpp", "scheduler.cpp", "shared_memory.cpp", "race.cpp", "traffic.cpp"]
 TEST = ["case.cpp", "reference.cpp", "runs.cpp"]
 
 

@@ -5,18 +5,22 @@
 //   device=mi250 dtype=uint8 border=reflect images=2 size=13,17 filters=3 filter=5 padding=2
 //
 // Keys: device dtype border activation bias images size=H,W filters filter=R,S stride dilation
-// padding=top,left output=H,W (default: as many as the image has) only orders seed offset=ELEMENTS (where
-// images and result start, for tensors that are not aligned).
+// padding=top,left output=H,W (default: as many as the image has) only=PART (of a plan's description, + for a
+// space) orders seed offset=ELEMENTS (where images and result start, for tensors that are not aligned)
+// traffic=1 (also prints the loads and stores of warps and their sectors).
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "methods/filter2d/filter2d.h"
+#include "methods/filter2d/kernels.h"
 #include "methods/filter2d/pixel.cuh"
 #include "runs.h"
 #include "simt.h"
+#include "traffic.h"
 
 namespace simt_test {
 namespace {
@@ -29,6 +33,7 @@ struct Line {
   std::string device = "h200", only, orders = "forward,reverse,shuffled";
   uint64_t seed = 1;
   int64_t offset = 0;
+  bool traffic = false;
 };
 
 void pair(const std::string& text, int64_t& first, int64_t& second) {
@@ -43,6 +48,8 @@ Line parse(const std::string& text) {
   FilterProblem& p = line.problem;
   line.device = items.take("device", "h200");
   line.only = items.take("only", "");
+  std::replace(line.only.begin(), line.only.end(), '+', ' ');
+  line.traffic = items.number("traffic", "0") != 0;
   line.orders = items.take("orders", "forward,reverse,shuffled");
   line.seed = std::stoull(items.take("seed", "1"));
   line.offset = std::stoll(items.take("offset", "0"));
@@ -151,6 +158,12 @@ std::string compare(const std::vector<double>& expected, const T* result) {
   return "";
 }
 
+void print(const simt::traffic::Counts& counts) {
+  const auto number = [](uint64_t count) { return static_cast<unsigned long long>(count); };
+  std::printf("TRAFFIC loads %llu sectors %llu stores %llu sectors %llu\n", number(counts.loads.requests),
+              number(counts.loads.sectors), number(counts.stores.requests), number(counts.stores.sectors));
+}
+
 template <class T>
 int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const FilterProblem& p = line.problem;
@@ -175,11 +188,26 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       pointers.input = images.data, pointers.weight = filters.data, pointers.result = result.data;
       if (p.epilogue.has_bias) pointers.epilogue.bias = bias.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
+      if (line.traffic) {
+        simt::traffic::watch(images.data, p.image_elements() * sizeof(T));
+        simt::traffic::watch(filters.data, p.filter_elements() * sizeof(F));
+        simt::traffic::watch(result.data, p.result_elements() * sizeof(T));
+      }
       launch_gpu(plan, p, pointers, Stream());
+      if (line.traffic) print(simt::traffic::take());
       return compare<T>(expected, result.data);
     });
   }
   return failures;
+}
+
+// The paper's forms have a kernel for all result rows of a warp: of those one, another on another line.
+void keep_one_chunk(const std::string& text, std::vector<Plan>& plans) {
+  const int64_t wanted = int64_t{16} >> (std::hash<std::string>()(text) % 4);
+  const auto is_another = [&](const Plan& plan) {
+    return plan.kernel == kReuse && plan["chunk_rows"] != std::max(wanted, plan["rows"]);
+  };
+  plans.erase(std::remove_if(plans.begin(), plans.end(), is_another), plans.end());
 }
 
 int run_line(const std::string& text) {
@@ -187,7 +215,8 @@ int run_line(const std::string& text) {
   const DeviceTraits device = known_device(line.device);
   const Support support = filtering.supports(line.problem, device);
   if (!support.ok) throw std::invalid_argument(support.reason);
-  const std::vector<Plan> plans = filtering.candidates(line.problem, device);
+  std::vector<Plan> plans = filtering.candidates(line.problem, device);
+  if (line.only.empty()) keep_one_chunk(text, plans);
   std::printf("CASE %zu plans: %s\n", plans.size(), text.c_str());
   switch (line.problem.dtype) {
     case ImageType::float32:

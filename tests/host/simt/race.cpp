@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "traffic.h"
+
 #if defined(SIMT_ADDRESS_SANITIZER)
 extern "C" void __sanitizer_print_stack_trace();
 #endif
@@ -140,6 +142,7 @@ void watch_result(const void* memory, size_t bytes) {
   watch(result, memory, bytes);
 }
 void begin_cluster(int blocks, int threads, int lanes) {
+  traffic::begin_blocks(blocks * threads, lanes);
   first_stamp_of_cluster = ++last_stamp;
   block_stamps.assign(blocks, last_stamp);
   warp_barriers.assign(blocks * threads / lanes, 0);
@@ -211,13 +214,14 @@ template <bool IsWrite>
 // Most accesses are to a thread's own stack and end here, without a frame: what else there is to do is called
 // last.
 template <bool IsWrite>
-[[gnu::always_inline]] inline void access(void* pointer, size_t bytes) {
+[[gnu::always_inline]] inline void access(void* pointer, size_t bytes, const void* site) {
   using namespace simt::race;
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   if (bytes <= 16 ? is_poisoned(address, bytes) : __asan_region_is_poisoned(pointer, bytes) != nullptr) {
     return report_poisoned<IsWrite>(pointer, bytes);
   }
   if (address - shared.begin < shared.watched) return check<IsWrite>(shared, address - shared.begin, bytes);
+  if (simt::traffic::is_counting) simt::traffic::note(address, bytes, IsWrite, site);
   if (address - result.begin < result.watched) return check<IsWrite>(result, address - result.begin, bytes);
 }
 
@@ -225,40 +229,40 @@ template <bool IsWrite>
 
 extern "C" {
 void __asan_load1(void* address) {
-  access<false>(address, 1);
+  access<false>(address, 1, __builtin_return_address(0));
 }
 void __asan_load2(void* address) {
-  access<false>(address, 2);
+  access<false>(address, 2, __builtin_return_address(0));
 }
 void __asan_load4(void* address) {
-  access<false>(address, 4);
+  access<false>(address, 4, __builtin_return_address(0));
 }
 void __asan_load8(void* address) {
-  access<false>(address, 8);
+  access<false>(address, 8, __builtin_return_address(0));
 }
 void __asan_load16(void* address) {
-  access<false>(address, 16);
+  access<false>(address, 16, __builtin_return_address(0));
 }
 void __asan_loadN(void* address, size_t bytes) {
-  access<false>(address, bytes);
+  access<false>(address, bytes, __builtin_return_address(0));
 }
 void __asan_store1(void* address) {
-  access<true>(address, 1);
+  access<true>(address, 1, __builtin_return_address(0));
 }
 void __asan_store2(void* address) {
-  access<true>(address, 2);
+  access<true>(address, 2, __builtin_return_address(0));
 }
 void __asan_store4(void* address) {
-  access<true>(address, 4);
+  access<true>(address, 4, __builtin_return_address(0));
 }
 void __asan_store8(void* address) {
-  access<true>(address, 8);
+  access<true>(address, 8, __builtin_return_address(0));
 }
 void __asan_store16(void* address) {
-  access<true>(address, 16);
+  access<true>(address, 16, __builtin_return_address(0));
 }
 void __asan_storeN(void* address, size_t bytes) {
-  access<true>(address, bytes);
+  access<true>(address, bytes, __builtin_return_address(0));
 }
 }
 #endif

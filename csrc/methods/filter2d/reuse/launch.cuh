@@ -24,10 +24,22 @@ void start(const Call<T>& call) {
   });
 }
 
+template <class T, int Filter, bool Columns>
+void start_rows(const Call<T>& call, int64_t rows) {
+  if (rows == 1) return start<T, Filter, Columns, 1>(call);
+  if (rows == kMaxReuseRows) return start<T, Filter, Columns, kMaxReuseRows>(call);
+  if constexpr (has_rows(2, sizeof(T))) {
+    if (rows == 2) return start<T, Filter, Columns, 2>(call);
+  }
+  if constexpr (has_rows(8, sizeof(T))) {
+    if (rows == 8) return start<T, Filter, Columns, 8>(call);
+  }
+  throw std::logic_error("convx: no reuse kernel of " + std::to_string(rows) + " rows a thread");
+}
+
 template <class T, int Filter>
-void start_form(const Call<T>& call, bool columns, bool rows) {
-  if (columns) return rows ? start<T, Filter, true, kMaxReuseRows>(call) : start<T, Filter, true, 1>(call);
-  return rows ? start<T, Filter, false, kMaxReuseRows>(call) : start<T, Filter, false, 1>(call);
+void start_form(const Call<T>& call, bool columns, int64_t rows) {
+  return columns ? start_rows<T, Filter, true>(call, rows) : start_rows<T, Filter, false>(call, rows);
 }
 
 template <class T>
@@ -53,7 +65,8 @@ void launch_typed(const Plan& plan, const FilterProblem& problem, const FilterPo
   a.border = problem.border;
   a.bias = initial_bias<FilterElement<T>>(problem.epilogue, pointers.epilogue);
   a.activation = problem.epilogue.activation;
-  const bool columns = plan["columns"] != 0, rows = plan["rows"] > 1;
+  const bool columns = plan["columns"] != 0;
+  const int64_t rows = plan["rows"];
   switch (problem.filter_height) {
     case 3:
       return start_form<T, 3>(call, columns, rows);

@@ -5,7 +5,14 @@
 namespace convx::filter2d::reuse {
 
 constexpr int kThreads = 128;
-constexpr int kChunkRows = 16;  // result rows of a warp: what a lane's taps are read for
+// Result rows that a thread makes together with row reuse: more read fewer pixels, fewer make more warps, the
+// trade-off that the paper describes. As many as these of float32 alone: its measurements are of that.
+constexpr int kRows[] = {2, 4, 8};
+constexpr bool has_rows(int64_t rows, int64_t pixel_bytes) {
+  return rows == kMaxReuseRows || pixel_bytes == 4;
+}
+// Result rows of a warp, in steps of a thread's: what a lane's taps are read for.
+constexpr int kChunkRows[] = {2, 4, 8, 16};
 
 // Square filters that a lane's registers hold; the bytes of 9x9, widened, would not fit beside them.
 constexpr bool has_filter(int64_t side, int64_t pixel_bytes) {

@@ -1,0 +1,175 @@
+"""Memory transactions of filters on one image: `python -m benchmarks.transactions [--ncu]`.
+
+Counts on the host executor what the forms of filter2d ask of global memory: the loads and stores of warps,
+as the paper on memory transactions does, and the sectors of 32 bytes that these touch, a few percent too many
+where lanes at an image's border go other ways. With --ncu Nsight Compute reads a GPU's own counters, for NPP,
+im2col and torch too. Into results/transactions.json, which the paper's page reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import filter2d
+from benchmarks.environment import environment
+from benchmarks.results import RESULTS
+
+PATH = RESULTS / "transactions.json"
+EXECUTOR = "host executor"
+DEVICE = "h200"  # whose plans are counted
+FILTERS = (3, 5)
+COUNTED_SIZES = (256, 512, 1024)  # larger images have as many more of all
+PEERS = ("npp", "im2col", "torch")
+# Of a GPU's first and second cache: what warps ask of global memory, and what is read beyond the first cache,
+# textures included.
+METRICS = {
+    "loads": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "stores": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "sectors_beyond_l1": "lts__t_sectors_srcunit_tex_op_read.sum",
+}
+_ROOT = RESULTS.parent.parent
+_SIMT = Path("tests/host/simt")
+_SEPARATOR = "spin_kernel"  # torch.cuda._sleep
+Record = dict[str, Any]
+
+
+def plans(case: filter2d.Case) -> list[str]:
+    """The paper's forms, of four result rows a thread where they reuse rows, and of the two others; with the
+    most result rows of a warp, so that what the taps cost does not count. And convx's own."""
+    found = []
+    for form in filter2d.forms(case, "float32", DEVICE):
+        some = [name for name in form.rows if name.endswith("chunk_rows=16")] or list(form.rows)
+        if form.name in (*filter2d.FORMS, "strip"):
+            found += some if form.name == "both" else [n for n in some if form.rows[n] in (1, 4)] or some
+    return sorted(found)
+
+
+def cases(sizes: Iterable[int]) -> list[filter2d.Case]:
+    return [filter2d.Case(size, extent) for extent in FILTERS for size in sizes]
+
+
+def counted(case: filter2d.Case, program: Path) -> Iterator[Record]:
+    """On the host executor, whose program also checks the results."""
+    size, extent = case.size, case.filter
+    lines = [
+        f"device={DEVICE} size={size},{size} filter={extent},{extent} padding={extent // 2} "
+        f"output={size},{size} orders=forward traffic=1 only={name.replace(' ', '+')},"
+        for name in plans(case)
+    ]
+    ran = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"{program} failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+    found = re.findall(
+        r"RUN +forward (.+?), workspace.*\nTRAFFIC loads (\d+) sectors (\d+) stores (\d+) sectors (\d+)",
+        ran.stdout,
+    )
+    for name, *numbers in found:
+        yield _record(EXECUTOR, case, name, dict(zip(METRICS, map(int, numbers), strict=False)))
+
+
+def _record(by: str, case: filter2d.Case, contender: str, numbers: dict[str, int]) -> Record:
+    return {"by": by, "size": case.size, "filter": case.filter, "contender": contender, **numbers}
+
+
+def _contenders(case: filter2d.Case) -> dict[str, Callable[[], Any]]:
+    """On the GPU; what can't be had is left out."""
+    device = torch.device("cuda")
+    image = torch.randn(case.size, case.size, device=device)
+    weights = torch.randn(case.filter, case.filter, device=device)
+    peers = filter2d.available_peers(PEERS, lambda line: print(line, file=sys.stderr))
+    calls = filter2d.contenders([image], weights, plans(case), peers)
+    return {name: lambda call=call: call(0) for name, call in calls.items()}  # type: ignore[misc]
+
+
+def _run_under_profiler() -> None:
+    """Each contender once between two separators, in the order of _places."""
+    calls = [call for case in cases(filter2d.SIZES) for call in _contenders(case).values()]
+    with torch.inference_mode():
+        for call in calls:
+            call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        for call in calls:
+            torch.cuda._sleep(1)
+            call()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def measured(by: str) -> Iterator[Record]:
+    """By the GPU's counters, added up over the kernels of a call."""
+    command = ["ncu", "--csv", "--page", "raw", "--profile-from-start", "off"]
+    command += ["--metrics", ",".join(METRICS.values())]
+    command += [sys.executable, "-m", "benchmarks.transactions", "--under-profiler"]
+    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    start = ran.stdout.find('"ID"')
+    if ran.returncode or start < 0:
+        raise RuntimeError(f"ncu failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+    names = [(case, name) for case in cases(filter2d.SIZES) for name in _contenders(case)]
+    for (case, name), numbers in zip(names, added_up(ran.stdout[start:].splitlines()), strict=True):
+        yield _record(by, case, name, numbers)
+
+
+def added_up(lines: Iterable[str]) -> list[dict[str, int]]:
+    """The metrics between separators, of ncu's comma-separated lines."""
+    found: list[dict[str, int]] = []
+    for row in csv.DictReader(lines):
+        if not row["ID"]:
+            continue  # the units
+        if _SEPARATOR in row["Kernel Name"]:
+            found.append(dict.fromkeys(METRICS, 0))
+            continue
+        for name, metric in METRICS.items():
+            found[-1][name] += round(float(row[metric].replace(",", "")))
+    return found
+
+
+def load(path: Path = PATH) -> list[Record]:
+    """The committed records; none where there is no such file."""
+    records: list[Record] = json.loads(path.read_text())["records"] if path.is_file() else []
+    return records
+
+
+def write(path: Path, by: str, records: Iterable[Record]) -> None:
+    """In the place of what the file has by the same."""
+    head = json.loads(path.read_text()) if path.is_file() else {"environments": {}, "records": []}
+    kept = [record for record in head["records"] if record["by"] != by]
+    if by != EXECUTOR:
+        head["environments"][by] = environment(torch.device("cuda"))
+    text = ",\n  ".join(json.dumps(record) for record in [*kept, *records])
+    environments = json.dumps(head["environments"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{{\n "environments": {environments},\n "records": [\n  {text}\n ]\n}}\n')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions", description=__doc__)
+    parser.add_argument("--ncu", action="store_true", help="on this machine's GPU, by Nsight Compute")
+    parser.add_argument("--output", type=Path, default=PATH)
+    parser.add_argument("--under-profiler", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.under_profiler:
+        return _run_under_profiler()
+    if options.ncu:
+        by = torch.cuda.get_device_name()
+        return write(options.output, by, list(measured(by)))
+    build = [sys.executable, str(_SIMT / "build.py"), "filter2d_borders"]
+    subprocess.run(build, cwd=_ROOT, check=True)
+    program = _ROOT / "build/simt/checked/filter2d_borders"
+    found = [record for case in cases(COUNTED_SIZES) for record in counted(case, program)]
+    return write(options.output, EXECUTOR, found)
+
+
+if __name__ == "__main__":
+    main()
