@@ -46,8 +46,8 @@ Record = dict[str, Any]
 
 
 def plans(case: filter2d.Case) -> list[str]:
-    """The paper's forms, of four result rows a thread where they reuse rows, and of the two others; with the
-    most result rows of a warp, so that what the taps cost does not count. And convx's own."""
+    """The paper's forms: with the most result rows of a warp, so that the taps count the least, `both` with
+    any number of a thread's and `row_reuse` with four. And convx's own."""
     found = []
     for form in filter2d.forms(case, "float32", DEVICE):
         some = [name for name in form.rows if name.endswith("chunk_rows=16")] or list(form.rows)

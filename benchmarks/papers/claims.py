@@ -111,6 +111,12 @@ REUSE_HARDWARE = "NVIDIA RTX 2080 Ti, CUDA 10.2, cuDNN 7.6.4"
 FILTER_OVER_IM2COL = {"cuDNN's fastest": 1.09, "ArrayFire": 2.2, "NPP": 4.9, "column and row reuse": 6.5}
 FILTER_OVER_IM2COL_BY_SIZE = {3: 5.4, 5: 7.7}
 FILTER_OVER_NPP = {3: 1.3, 5: 1.28}
+# Table 2dmemtrans, commented out in its source: read transactions of its kernels, by filter and image.
+TRANSACTIONS_HARDWARE = "NVIDIA Tesla K40m"
+FILTER_TRANSACTIONS = {
+    3: {256: 7500, 512: 27000, 1024: 110000, 2048: 420000, 4096: 1600000},
+    5: {256: 10000, 512: 33000, 1024: 130000, 2048: 490000, 4096: 1900000},
+}
 # Section on depthwise convolution, CONV1-13 at 512 images: mean speedups over a direct kernel without reuse,
 # and over cuDNN's fastest algorithm (the most in brackets there).
 DEPTHWISE_OVER_DIRECT = {3: 4.5, 5: 7.6}

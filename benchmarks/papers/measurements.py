@@ -29,7 +29,7 @@ class Measurement:
     file: str
     floor_us: float
     peers: dict[str, float]
-    times: dict[str, float]  # the peers' too
+    times: dict[str, float]  # the peers' too; a plan's with so many rows of a thread as "plan 4 rows"
     chosen: str = ""  # the plan that auto took
 
     def time(self, contender: Contender) -> Time | None:
@@ -211,7 +211,10 @@ def _take(rows: Rows, file: str, records: list[Record]) -> None:
     measurement = Measurement(file, first["floor_us"], peers, dict(peers))
     for record in records:
         is_auto = record["chosen_by"] == "auto"
-        measurement.times[_AUTO if is_auto else record["method"]] = record["convx_us"]
+        name = _AUTO if is_auto else record["method"]
+        measurement.times[name] = record["convx_us"]
+        for rows, us in record.get("rows_us", {}).items():
+            measurement.times[f"{name} {rows} rows"] = us
         if is_auto:
             measurement.chosen = record["method"]
     row.measurements.append(measurement)

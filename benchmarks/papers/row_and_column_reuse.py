@@ -17,6 +17,7 @@ from benchmarks.papers.measurements import (
 )
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.reuse_ablation import reuse_forms
+from benchmarks.papers.reuse_transactions import transactions
 from benchmarks.papers.text import (
     HARDWARE,
     NOT_MEASURED,
@@ -91,6 +92,7 @@ def page(machines: Sequence[Machine]) -> Page:
         ),
         f"{HARDWARE} ArrayFire could not be had, and nothing stands in for it; of NPP and cuDNN there are "
         "those of today, on other GPUs than the paper's.",
+        *transactions(),
     )
     measured = [
         machine for machine in machines if machine.sources("filter2d") or machine.sources("depthwise")
@@ -111,6 +113,7 @@ def _machine(page: Page, machine: Machine) -> None:
         if machine.is_gpu:
             page.add(_over_im2col(images))
         page.draw(_images_picture(machine, images))
+        page.add(_rows_of_a_thread(images))
         page.add("### Ablation: column reuse and row reuse on single-channel images", *_image_forms(images))
     else:
         page.add(NOT_MEASURED)
@@ -182,6 +185,27 @@ def _speedups(rows: list[Row], on_gpu: bool) -> str:
     return (
         "Speedups, means over the images as the paper's are. The records of `auto` do not say which plan it "
         "took.\n\n" + table(head, lines, text_columns=3 if on_gpu else 2)
+    )
+
+
+def _rows_of_a_thread(rows: list[Row]) -> str:
+    """The paper's trade-off: more rows read less, and make fewer warps."""
+    counts = (2, 4, 8)
+    head = ["filter", "image", "1, `filter2d/column_reuse`", *map(str, counts)]
+    lines: list[list[Cell]] = []
+    for size, members in _by_filter(rows):
+        for row in members:
+            each = [named(f"{PUBLISHED} {count} rows") for count in counts]
+            two, column, *more = row.together(each[0], named(FORMS["columns"]), *each[1:])
+            if two:
+                line: list[Cell] = [f"{size}x{size}", f"{row.shape['size']} a side"]
+                lines.append([*line, us(column), us(two), *map(us, more)])
+    if not lines:
+        return ""
+    return (
+        f"Result rows of a thread of `{PUBLISHED}`, microseconds with as many rows of a warp as are the "
+        "fastest. More rows read fewer pixels, fewer make more warps: the paper describes it so, without "
+        "times.\n\n" + table(head, lines, text_columns=2)
     )
 
 

@@ -14,7 +14,8 @@ PUBLISHED_PLANS = {
     "kernel that adds the planes. It was timed when a block took at most 256 pixels of one image; it takes "
     "those of all images since, up to 1024, as the paper's does",
     "filter2d/both": "the paper's column reuse and row reuse together, one column of a lane. That a select "
-    "takes the place of its 64-bit packing, four result rows at a time and the size of a block are convx's",
+    "takes the place of its 64-bit packing, and the size of a block, are convx's; result rows of a thread "
+    "and of a warp are parameters, of which the fastest were timed",
 }
 _NEAR = 0.2  # of the published figure
 

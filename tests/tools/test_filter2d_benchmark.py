@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import filter2d
+from benchmarks import filter2d, transactions
 from benchmarks.__main__ import main
 from benchmarks.results import load
 from convx import _core, _planning
@@ -64,3 +65,46 @@ def test_unknown_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--suite", "depthwise", "--case", "D24", "--device", "cpu", "--dtype", "uint8"])
     assert "belong to --suite filter2d" in capsys.readouterr().err
+
+
+def test_counters_of_a_calls_kernels_are_added_up() -> None:
+    """ncu's lines: units first, a separator before each contender, thousands in groups."""
+    names = list(transactions.METRICS.values())
+    rows = [["ID", "Kernel Name", *names], ["", "", *("sector" for _ in names)]]
+    for kernel, value in (
+        ("spin_kernel", "0"),
+        ("unfold", "1,000"),
+        ("gemm", "23"),
+        ("spin_kernel", "1"),
+        ("filter", "7"),
+    ):
+        rows.append([str(len(rows)), kernel, *(value for _ in names)])
+    lines = [",".join(f'"{cell}"' for cell in row) for row in rows]
+    assert transactions.added_up(lines) == [dict.fromkeys(transactions.METRICS, total) for total in (1023, 7)]
+
+
+def test_transactions_replace_those_of_the_same_machine_alone(tmp_path: Path) -> None:
+    path = tmp_path / "transactions.json"
+    assert transactions.load(path) == []
+    case = filter2d.Case(256, 3)
+    record = transactions._record(transactions.EXECUTOR, case, "filter2d/both rows=4", {"loads": 1})
+    other = record | {"by": "NVIDIA H200", "loads": 5}
+    path.write_text(json.dumps({"environments": {"NVIDIA H200": {}}, "records": [record, other]}))
+    transactions.write(path, transactions.EXECUTOR, [record | {"loads": 2}])
+    assert transactions.load(path) == [other, record | {"loads": 2}]
+
+
+def test_committed_transactions_are_of_plans_that_there_are() -> None:
+    """And each form of fewer reuses asks for more."""
+    records = [each for each in transactions.load() if each["by"] == transactions.EXECUTOR]
+    for case in transactions.cases(transactions.COUNTED_SIZES):
+        loads = {
+            each["contender"]: each["loads"]
+            for each in records
+            if (each["size"], each["filter"]) == (case.size, case.filter)
+        }
+        assert sorted(loads) == transactions.plans(case)
+        by_form = {f"{name.split()[0]} {name.split('rows=')[1].split()[0]}": n for name, n in loads.items()}
+        assert by_form["filter2d/both 8"] < by_form["filter2d/both 4"] < by_form["filter2d/both 2"]
+        assert by_form["filter2d/both 2"] < by_form["filter2d/column_reuse 1"] < by_form["filter2d/direct 1"]
+        assert by_form["filter2d/both 4"] < by_form["filter2d/row_reuse 4"] < by_form["filter2d/direct 1"]

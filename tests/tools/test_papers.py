@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,14 @@ from benchmarks.ablations import (
     REUSE_REFERENCE,
 )
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import claims, cuconv, hntmp, reuse_ablation, row_and_column_reuse
+from benchmarks.papers import (
+    claims,
+    cuconv,
+    hntmp,
+    reuse_ablation,
+    reuse_transactions,
+    row_and_column_reuse,
+)
 from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
@@ -318,6 +326,30 @@ def test_labels_name_plans_that_there_are() -> None:
     labels = {*PUBLISHED_PLANS, *cuconv.STAGES, *hntmp.FORMS, *row_and_column_reuse.FORMS.values()}
     labels |= {row_and_column_reuse.STRIP, *(title.split("`")[1] for title in reuse_ablation.PLANS.values())}
     assert labels - {"auto"} <= there
+
+
+def test_the_trade_of_rows_against_warps(tmp_path: Path) -> None:
+    """Of records with times by rows of a thread a table; those do not count as plans of their own."""
+    write(tmp_path, "filter2d", {"filter2d/column_reuse": 5.0, "filter2d/both": 2.0, "+npp": 3.0}, kind="")
+    (path,) = tmp_path.glob("*/filter2d.json")
+    results = json.loads(path.read_text())
+    for record in results["records"]:
+        if record["method"] == "filter2d/both":
+            record["rows_us"] = {"2": 4.0, "4": 2.0, "8": 6.5}
+    path.write_text(json.dumps(results))
+    text = texts(tmp_path)["row_and_column_reuse"]
+    assert "| 3x3 | 256 a side | 5.00 | 4.00 | 2.00 | 6.50 |" in text
+    assert "`filter2d/both` | 2.00 |" not in text and "4 rows`" not in text
+
+
+def test_transactions_stand_beside_the_papers() -> None:
+    base = {"by": "host executor", "size": 256, "filter": 3, "load_sectors": 32768}
+    both = base | {"contender": "filter2d/both lanes=32 columns=1 rows=4 chunk_rows=16", "loads": 7264}
+    gpu = base | {"by": "NVIDIA H200", "contender": "npp", "loads": 9}
+    *_, first, counted, second, measured = reuse_transactions.transactions([both, gpu])
+    assert "host executor" in first and "| 3x3 | 256 a side | 7500 | 7264 (0.50) |" in counted
+    assert "NVIDIA H200" in second and "| 3x3 | 256 a side | 7500 | 9 (0.50) |" in measured
+    assert reuse_transactions.transactions([]) == []
 
 
 def test_the_ablation_on_a_cpu(tmp_path: Path) -> None:

@@ -31,50 +31,47 @@ Accesses accesses_of(const FilterProblem& p, bool by_columns, int64_t count, boo
   return {rows_read * loaded, rows_read * shuffled};
 }
 
-// What a kernel's results cost: issue slots of one, and the time that a lane alone takes for its own.
-struct Cost {
-  double slots;
-  double lane_us;
-};
-
-// A load counts four issue slots and a shuffle two.
-double access_slots(const Accesses& accesses) {
-  return 4 * accesses.loads + 2 * accesses.shuffles;
+// The time that takes image and result through the memory.
+double bytes_us(const FilterProblem& p, const DeviceTraits& device) {
+  return p.bytes() / (device.bandwidth_GBps * 1e3);
 }
 
-// Taps are read once for chunk_rows results of a lane.
-Cost cost_of_reuse(const FilterProblem& p, const DeviceTraits& device, bool by_columns, int64_t rows,
-                   int64_t chunk_rows) {
+// The time of so many issue slots for each result.
+double issue_us(const FilterProblem& p, const DeviceTraits& device, double slots) {
+  const double wide = p.dtype == ImageType::float64 ? 2 : 1;
+  return wide * slots * static_cast<double>(p.result_elements()) / (device.fp32_TFLOPs / 2 * 1e6);
+}
+// How much of the GPU so many warps use.
+double share_of_warps(const DeviceTraits& device, int64_t warps) {
+  const double full = static_cast<double>(warps) / (16.0 * std::max(device.multiprocessors, 1));
+  return std::clamp(full, 0.1, 1.0);
+}
+
+// Fitted to an H200's times with images of 2048 and 4096 a side: a load takes 4.7 slots, a shuffle 4, a
+// tap 8.8 for the results of a lane, and three quarters of the bytes' time are not hidden. Small images wait
+// for a lane's own instructions, at two cycles each.
+double predicted_reuse_us(const FilterProblem& p, const DeviceTraits& device, bool by_columns, int64_t rows,
+                          int64_t chunk_rows, int64_t warps) {
   const double taps = static_cast<double>(p.filter_height * p.filter_width);
   const double chunk = static_cast<double>(chunk_rows);
-  const double slots = taps + access_slots(accesses_of(p, by_columns, rows, true)) + 8 + 4 * taps / chunk;
-  return {slots, slots * chunk * 2 / device.busy_cycles_per_us()};
+  const Accesses accesses = accesses_of(p, by_columns, rows, true);
+  const double slots = taps + 4.7 * accesses.loads + 4 * accesses.shuffles + 8.8 * taps / chunk;
+  const double lane_us = slots * chunk * 2 / device.busy_cycles_per_us();
+  return 2 + lane_us * static_cast<double>(p.filters) +
+         (0.75 * bytes_us(p, device) + issue_us(p, device, slots)) / share_of_warps(device, warps);
 }
 
 // The general kernel computes where each pixel and tap lies, and waits for one pixel after the other.
-Cost cost_of_general(const FilterProblem& p, bool by_columns, int64_t rows) {
+double predicted_general_us(const FilterProblem& p, const DeviceTraits& device, bool by_columns, int64_t rows,
+                            int64_t warps) {
   const double taps = static_cast<double>(p.filter_height * p.filter_width);
-  const double slots = 5 * taps + 3 * access_slots(accesses_of(p, by_columns, rows, false)) + 8;
-  return {slots, 0.04 * accesses_of(p, false, rows, false).loads * static_cast<double>(rows)};
-}
-
-double predicted_us(const FilterProblem& p, const DeviceTraits& device, const Cost& cost, int64_t warps) {
-  const double wide = p.dtype == ImageType::float64 ? 2 : 1;
-  const double issue_us =
-      wide * cost.slots * static_cast<double>(p.result_elements()) / (device.fp32_TFLOPs / 2 * 1e6);
-  // Depthwise kernels with one column a lane reach this share of the bandwidth on an H200.
-  const double bytes_us = p.bytes() / (device.bandwidth_GBps * 1e3) / 0.45;
-  const double full =
-      std::min(1.0, static_cast<double>(warps) / (16.0 * std::max(device.multiprocessors, 1)));
-  return 2 + cost.lane_us * static_cast<double>(p.filters) +
-         std::max(bytes_us, issue_us / 0.8) / std::max(full, 0.1);
-}
-
-void append_plan(const FilterProblem& p, const DeviceTraits& device, Plan plan, const Cost& cost,
-                 int64_t units, int64_t warps, std::vector<Plan>& plans) {
-  if (units >= kMostUnits) return;
-  plan.predicted_us = predicted_us(p, device, cost, warps);
-  plans.push_back(std::move(plan));
+  const Accesses accesses = accesses_of(p, by_columns, rows, false);
+  const double slots = 5 * taps + 12 * accesses.loads + 6 * accesses.shuffles + 8;
+  const double lane_us = 0.04 * accesses_of(p, false, rows, false).loads * static_cast<double>(rows);
+  // Depthwise kernels with one column a lane reach 0.45 of the bandwidth on an H200.
+  return 2 + lane_us * static_cast<double>(p.filters) +
+         std::max(bytes_us(p, device) / 0.45, issue_us(p, device, slots) / 0.8) /
+             share_of_warps(device, warps);
 }
 
 void append_reuse(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form, int64_t rows,
@@ -82,15 +79,14 @@ void append_reuse(const FilterProblem& p, const DeviceTraits& device, const Reus
   Plan plan;
   plan.candidate = form.candidate;
   plan.kernel = kReuse;
-  // Where strip and both run, the paper's comparison; elsewhere each is the best for some filters.
-  plan.by_name_only = !(form.columns && form.rows);
+  plan.by_name_only = true;  // the paper's comparison: strip runs wherever these do
   for (const int64_t chunk_rows : reuse::kChunkRows) {
-    if (chunk_rows % rows != 0) continue;
+    const int64_t units = reuse::units_of(p, chunk_rows, device.lanes);
+    if (chunk_rows % rows != 0 || units >= kMostUnits) continue;
     plan.tiling = {
         {"lanes", device.lanes}, {"columns", form.columns}, {"rows", rows}, {"chunk_rows", chunk_rows}};
-    const int64_t units = reuse::units_of(p, chunk_rows, device.lanes);
-    append_plan(p, device, plan, cost_of_reuse(p, device, form.columns, rows, chunk_rows), units, units,
-                plans);
+    plan.predicted_us = predicted_reuse_us(p, device, form.columns, rows, chunk_rows, units);
+    plans.push_back(plan);
   }
 }
 
@@ -100,12 +96,13 @@ void append_general(const FilterProblem& p, const DeviceTraits& device, const Re
   // Narrow rows lie side by side where no lane needs another's pixels.
   const int64_t segment = form.columns ? lanes : std::min(lanes, p.out_width);
   const int64_t units = p.images * divide_up(p.out_height, rows) * divide_up(p.out_width, segment);
+  if (units >= kMostUnits) return;
   Plan plan;
   plan.candidate = form.candidate;
   plan.kernel = kGeneral;
   plan.tiling = {{"lanes", lanes}, {"columns", form.columns}, {"rows", rows}, {"segment", segment}};
-  append_plan(p, device, std::move(plan), cost_of_general(p, form.columns, rows), units,
-              divide_up(units, lanes / segment), plans);
+  plan.predicted_us = predicted_general_us(p, device, form.columns, rows, divide_up(units, lanes / segment));
+  plans.push_back(std::move(plan));
 }
 
 void append_form(const FilterProblem& p, const DeviceTraits& device, const ReuseForm& form,
