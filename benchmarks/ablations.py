@@ -36,12 +36,18 @@ REFERENCE = "pointwise/fma"
 CPU_FORMS = {"fixed": "pointwise, fixed tiling", "dynamic": "pointwise, dynamic tiling"}
 CPU_REFERENCE = "pointwise, predicted tiling"
 REUSE_FORMS = {
-    "none": "depthwise, no reuse",
+    "none": "depthwise, neither reuse",
     "columns": "depthwise, column reuse",
     "rows": "depthwise, row reuse",
     "both": "depthwise, row and column reuse",
 }
 REUSE_REFERENCE = "depthwise, as chosen"
+_REUSES = {
+    "no_reuse": "none",
+    "column_reuse": "columns",
+    "row_reuse": "rows",
+    "strip": "both",
+}  # by candidate
 _RANKED = 64  # tilings of a layer that have a say in the choice of the fixed one
 _SEARCHED = 1 << 20
 
@@ -136,7 +142,7 @@ class CpuAblations(Ablations):
 
 
 class ReuseAblations(Ablations):
-    """Of depthwise kernels on a GPU: one result of a thread, and strips of rows with either reuse or both.
+    """Of depthwise kernels on a GPU: strips of rows with either reuse, with both and with none.
 
     Raises ValueError for problems none of which has such kernels.
     """
@@ -151,10 +157,7 @@ class ReuseAblations(Ablations):
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for plan in plans_of("depthwise", problem, self._device):
-            form = {"strip": "both", "row_reuse": "rows", "column_reuse": "columns"}.get(plan.candidate)
-            if plan.candidate == "direct" and (plan.tiling["rows"], plan.tiling["columns"]) == (1, 1):
-                form = "none"
-            if form:
+            if form := _REUSES.get(plan.candidate):
                 found.setdefault(REUSE_FORMS[form], []).append(plan.name)
         return found
 

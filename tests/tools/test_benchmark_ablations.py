@@ -130,8 +130,12 @@ def test_forms_of_reuse_are_told_apart() -> None:
     assert set(found) == set(REUSE_FORMS.values())
     assert [name.split()[0] for name in found[REUSE_FORMS["rows"]]] == ["depthwise/row_reuse"]
     assert {name.split()[0] for name in found[REUSE_FORMS["both"]]} == {"depthwise/strip"}
-    (none,) = found[REUSE_FORMS["none"]]
-    assert none.startswith("depthwise/direct ") and "rows=1 columns=1 " in none
+    (none,), (columns,) = found[REUSE_FORMS["none"]], found[REUSE_FORMS["columns"]]
+    assert none.startswith("depthwise/no_reuse ") and "rows=1 " in none
+    same = ("threads", "rows", "columns", "segment")  # reuse is all in which they differ
+    assert [part for part in none.split() if part.split("=")[0] in same] == [
+        part for part in columns.split() if part.split("=")[0] in same
+    ]
 
 
 def test_the_favourite_has_the_best_places() -> None:

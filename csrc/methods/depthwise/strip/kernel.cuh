@@ -128,7 +128,7 @@ strip_kernel(Arguments<T> a) {
   const T* source =
       a.source + static_cast<int64_t>(a.multiplier.quotient(plane)) * a.source_height * a.source_width;
   Strip<T, kColumns> rows[kSourceRows];
-  T halo[V == Variant::rows_only ? kSourceRows : 1][V == Variant::rows_only ? kHalo : 1];
+  T halo[loads_halo(V) ? kSourceRows : 1][loads_halo(V) ? kHalo : 1];
   auto load_row = [&](int i) {
     const int row = source_row + i;
     const bool inside = row >= 0 && row < a.source_height;
@@ -139,7 +139,7 @@ strip_kernel(Arguments<T> a) {
     } else {
       if (inside && columns_left > 0) rows[i].vector = load<T, kColumns>(from);
     }
-    if constexpr (V == Variant::rows_only) {
+    if constexpr (loads_halo(V)) {
       CONVX_UNROLL
       for (int j = 0; j < kHalo; ++j) {
         const int offset = j < kLeft ? j - kLeft : j - kLeft + kColumns;
@@ -190,7 +190,7 @@ strip_kernel(Arguments<T> a) {
     const int i = step;
     if (i + kAhead < kSourceRows) load_row(i + kAhead);
     Window window;
-    if constexpr (V == Variant::rows_only) {
+    if constexpr (loads_halo(V)) {
       CONVX_UNROLL
       for (int j = 0; j < kColumns; ++j) window[kLeft + j] = widen(rows[i].vector.element[j]);
       CONVX_UNROLL

@@ -73,8 +73,10 @@ void start_mapping(const Call<T>& call, Variant variant) {
       break;
     case Variant::rows_only:
     case Variant::columns_only:
+    case Variant::no_reuse:
       if constexpr (has_halves(Filter, M) && !std::is_same_v<T, float16>) {
         if (variant == Variant::rows_only) return start<T, Filter, M, Variant::rows_only>(call);
+        if (variant == Variant::no_reuse) return start<T, Filter, M, Variant::no_reuse>(call);
         return start<T, Filter, M, Variant::columns_only>(call);
       }
   }

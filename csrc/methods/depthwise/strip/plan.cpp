@@ -73,8 +73,8 @@ double efficiency(const ConvProblem& problem, const View& view, Variant variant)
   if (view.source_width < 24) value *= 0.85;
   if (strip::is_flat(variant)) value *= 0.85;
   if (strip::is_narrow(variant)) value *= 0.85;
-  if (variant == Variant::rows_only) value *= 0.84;
-  if (variant == Variant::columns_only) value *= 0.7;
+  if (loads_halo(variant)) value *= 0.84;
+  if (has_one_row(variant)) value *= 0.7;
   if (!strip::is_aligned(variant)) value *= half ? 0.3 : 0.5;
   return value;
 }
@@ -82,6 +82,7 @@ double efficiency(const ConvProblem& problem, const View& view, Variant variant)
 const char* candidate_name(Variant variant) {
   return variant == Variant::rows_only      ? "row_reuse"
          : variant == Variant::columns_only ? "column_reuse"
+         : variant == Variant::no_reuse     ? "no_reuse"
                                             : "strip";
 }
 
@@ -95,6 +96,7 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
   Plan plan;
   plan.candidate = candidate_name(variant);
   plan.kernel = kStrip;
+  plan.by_name_only = variant == Variant::no_reuse;  // a comparison
   plan.tiling = {{"lanes", device.lanes},
                  {"threads", tile.threads},
                  {"rows", tile.rows},
@@ -138,6 +140,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
   }
   append_variant(problem, device, view, Variant::rows_only, plans);
   append_variant(problem, device, view, Variant::columns_only, plans);
+  append_variant(problem, device, view, Variant::no_reuse, plans);
 }
 
 }  // namespace

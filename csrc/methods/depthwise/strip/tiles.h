@@ -10,7 +10,7 @@ enum class Mapping : int { correlate1, correlate2, transpose2 };
 // tall reuses the most rows; flat makes small problems into more units. narrow holds half as many columns,
 // for rows of whole 8-byte but not 16-byte pieces; ragged takes any width and alignment, element by element.
 // rows_only and columns_only are the papers' halves: row reuse with halo columns loaded, and column reuse
-// with one result row a lane.
+// with one result row a lane. no_reuse has neither, for a comparison of kernels that are alike otherwise.
 enum class Variant : int {
   tall,
   flat,
@@ -19,7 +19,8 @@ enum class Variant : int {
   rows_only,
   columns_only,
   narrow_tall,
-  narrow_flat
+  narrow_flat,
+  no_reuse
 };
 
 struct Tile {
@@ -39,9 +40,15 @@ constexpr bool is_narrow(Variant variant) {
 constexpr bool is_aligned(Variant variant) {
   return variant != Variant::ragged_tall && variant != Variant::ragged_flat;
 }
+constexpr bool has_one_row(Variant variant) {
+  return variant == Variant::columns_only || variant == Variant::no_reuse;
+}
+constexpr bool loads_halo(Variant variant) {
+  return variant == Variant::rows_only || variant == Variant::no_reuse;
+}
 // The variant that takes over where tensors turn out not to be aligned.
 constexpr Variant ragged_of(Variant variant) {
-  return is_flat(variant) || variant == Variant::columns_only ? Variant::ragged_flat : Variant::ragged_tall;
+  return is_flat(variant) || has_one_row(variant) ? Variant::ragged_flat : Variant::ragged_tall;
 }
 
 // Whether it has code for scales and residuals, for which larger filters leave registers where lanes hold few
@@ -55,7 +62,7 @@ constexpr bool has_narrow(int bytes, int filter, Mapping mapping) {
   return mapping == Mapping::transpose2 || filter / 2 * bytes <= 8;
 }
 
-// Which filters rows_only and columns_only are compiled for, in float32 and bfloat16.
+// Which filters rows_only, columns_only and no_reuse are compiled for, in float32 and bfloat16.
 constexpr bool has_halves(int filter, Mapping mapping) {
   return mapping == Mapping::correlate1 && (filter == 3 || filter == 5);
 }
@@ -74,7 +81,7 @@ constexpr int columns_of(int bytes, Mapping mapping, Variant variant) {
 }
 
 constexpr Tile correlate1_tile(int bytes, int filter, int columns, Variant variant) {
-  if (variant == Variant::columns_only) return {columns, 1, filter, 128, 4};
+  if (has_one_row(variant)) return {columns, 1, filter, 128, 4};
   if (variant == Variant::rows_only) return {columns, 4, 4, 128, 4};
   if (variant == Variant::ragged_flat) return {columns, 1, filter, 64, filter == 7 ? 8 : 10};
   if (is_flat(variant)) return {columns, 2, filter == 3 ? 4 : 3, 64, filter == 7 ? 8 : 10};
