@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import filter2d
+from benchmarks import filter2d, host_executor
 from benchmarks.environment import environment
 from benchmarks.results import RESULTS
 
@@ -40,7 +39,6 @@ METRICS = {
     "sectors_beyond_l1": "lts__t_sectors_srcunit_tex_op_read.sum",
 }
 _ROOT = RESULTS.parent.parent
-_SIMT = Path("tests/host/simt")
 _SEPARATOR = "spin_kernel"  # torch.cuda._sleep
 Record = dict[str, Any]
 
@@ -65,18 +63,11 @@ def counted(case: filter2d.Case, program: Path) -> Iterator[Record]:
     size, extent = case.size, case.filter
     lines = [
         f"device={DEVICE} size={size},{size} filter={extent},{extent} padding={extent // 2} "
-        f"output={size},{size} orders=forward traffic=1 only={name.replace(' ', '+')},"
+        f"output={size},{size} only={name.replace(' ', '+')},"
         for name in plans(case)
     ]
-    ran = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise RuntimeError(f"{program} failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    found = re.findall(
-        r"RUN +forward (.+?), workspace.*\nTRAFFIC loads (\d+) sectors (\d+) stores (\d+) sectors (\d+)",
-        ran.stdout,
-    )
-    for name, *numbers in found:
-        yield _record(EXECUTOR, case, name, dict(zip(METRICS, map(int, numbers), strict=False)))
+    for text, counts in host_executor.counted(program, lines):
+        yield _record(EXECUTOR, case, text.partition(",")[0], counts._asdict())
 
 
 def _record(by: str, case: filter2d.Case, contender: str, numbers: dict[str, int]) -> Record:
@@ -164,9 +155,7 @@ def main() -> None:
     if options.ncu:
         by = torch.cuda.get_device_name()
         return write(options.output, by, list(measured(by)))
-    build = [sys.executable, str(_SIMT / "build.py"), "filter2d_borders"]
-    subprocess.run(build, cwd=_ROOT, check=True)
-    program = _ROOT / "build/simt/checked/filter2d_borders"
+    program = host_executor.built("filter2d_borders")
     found = [record for case in cases(COUNTED_SIZES) for record in counted(case, program)]
     return write(options.output, EXECUTOR, found)
 

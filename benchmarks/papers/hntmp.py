@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
+from benchmarks.papers.kernel_profiles import profile
 from benchmarks.papers.measurements import AUTO, CHOICE, Contender, Machine, Measurement, Row, Rows, named
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import (
@@ -89,6 +90,7 @@ def page(machines: Sequence[Machine]) -> Page:
         table(("", "times HNTMP's"), list(claims.HNTMP_SPEEDUP.items())),
         "Its profile of the 256x14x14 layer on an AMD Vega 8 (table 3):",
         table(_PROFILE, claims.HNTMP_PROFILE, text_columns=3),
+        *profile(),
         "How many of these layers a network has (table 1):",
         table(
             ("network", *(f"{channels}x{side}x{side}" for channels, side in _SIDES.items())),

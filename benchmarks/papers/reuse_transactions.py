@@ -37,7 +37,7 @@ def transactions(records: Sequence[Record] | None = None) -> list[str]:
     for by in dict.fromkeys(record["by"] for record in records):
         some = [record for record in records if record["by"] == by]
         what = (
-            "Counted on the host executor, as the kernels run there with 32 lanes:"
+            "Counted on the host executor with 32 lanes (`python -m benchmarks.transactions`):"
             if by == EXECUTOR
             else f"Counted by an {by} (Nsight Compute):"
         )

@@ -110,7 +110,8 @@ void append_form(const FilterProblem& p, const DeviceTraits& device, const Reuse
   if (!reuse_can_run(p)) return append_general(p, device, form, plans);
   if (!form.rows) return append_reuse(p, device, form, 1, plans);
   for (const int64_t rows : reuse::kRows) {
-    if (reuse::has_rows(rows, image_element_size(p.dtype))) append_reuse(p, device, form, rows, plans);
+    if (!reuse::has_rows(rows, p.filter_width, image_element_size(p.dtype))) continue;
+    append_reuse(p, device, form, rows, plans);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "case.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -67,7 +68,12 @@ const std::map<std::string, Setter>& setters() {
        }},
       {"device", [](Case& c, const std::string& v) { c.device = v; }},
       {"multiprocessors", [](Case& c, const std::string& v) { c.multiprocessors = std::stoi(v); }},
-      {"only", [](Case& c, const std::string& v) { c.only = v; }},
+      {"only",
+       [](Case& c, const std::string& v) {
+         c.only = v;
+         std::replace(c.only.begin(), c.only.end(), '+', ' ');
+       }},
+      {"traffic", [](Case& c, const std::string& v) { c.traffic = v != "0"; }},
       {"orders", [](Case& c, const std::string& v) { c.orders = v; }},
       {"seed", [](Case& c, const std::string& v) { c.seed = std::stoull(v); }},
       {"special",

@@ -13,7 +13,8 @@ struct Case {
   convx::ConvProblem problem;
   std::string device = "h200";
   int multiprocessors = 0;  // instead of the device's; 0: those
-  std::string only;         // candidates whose description contains this; all where empty
+  std::string only;         // candidates whose description contains this, + for a space; all where empty
+  bool traffic = false;     // also prints the loads and stores of warps and their sectors
   std::string orders = "forward,reverse,shuffled";
   uint64_t seed = 1;
   int64_t max_plans = 1000;

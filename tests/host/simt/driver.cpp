@@ -160,7 +160,16 @@ int run(const Case& it, const DeviceTraits& device, const std::vector<Plan>& pla
         pointers.packed_weight = packed.memory.get();
       }
       simt::watch_result(pointers.result, result.bytes);
-      launch_tested(plan, problem, pointers);
+      const auto launch = [&] { launch_tested(plan, problem, pointers); };
+      if (it.traffic) {
+        launch_and_count({{pointers.input, static_cast<size_t>(input.bytes)},
+                          {pointers.weight, static_cast<size_t>(weight.bytes)},
+                          {packed.memory.get(), static_cast<size_t>(packed.bytes)},
+                          {pointers.result, static_cast<size_t>(result.bytes)}},
+                         launch);
+      } else {
+        launch();
+      }
       return compare<T>(problem, result, expected);
     });
   }

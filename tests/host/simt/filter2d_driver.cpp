@@ -20,7 +20,6 @@
 #include "methods/filter2d/pixel.cuh"
 #include "runs.h"
 #include "simt.h"
-#include "traffic.h"
 
 namespace simt_test {
 namespace {
@@ -158,12 +157,6 @@ std::string compare(const std::vector<double>& expected, const T* result) {
   return "";
 }
 
-void print(const simt::traffic::Counts& counts) {
-  const auto number = [](uint64_t count) { return static_cast<unsigned long long>(count); };
-  std::printf("TRAFFIC loads %llu sectors %llu stores %llu sectors %llu\n", number(counts.loads.requests),
-              number(counts.loads.sectors), number(counts.stores.requests), number(counts.stores.sectors));
-}
-
 template <class T>
 int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& plans) {
   const FilterProblem& p = line.problem;
@@ -188,13 +181,15 @@ int run(const Line& line, const DeviceTraits& device, const std::vector<Plan>& p
       pointers.input = images.data, pointers.weight = filters.data, pointers.result = result.data;
       if (p.epilogue.has_bias) pointers.epilogue.bias = bias.data;
       simt::watch_result(result.data, p.result_elements() * sizeof(T));
+      const auto launch = [&] { launch_gpu(plan, p, pointers, Stream()); };
       if (line.traffic) {
-        simt::traffic::watch(images.data, p.image_elements() * sizeof(T));
-        simt::traffic::watch(filters.data, p.filter_elements() * sizeof(F));
-        simt::traffic::watch(result.data, p.result_elements() * sizeof(T));
+        launch_and_count({{images.data, p.image_elements() * sizeof(T)},
+                          {filters.data, p.filter_elements() * sizeof(F)},
+                          {result.data, p.result_elements() * sizeof(T)}},
+                         launch);
+      } else {
+        launch();
       }
-      launch_gpu(plan, p, pointers, Stream());
-      if (line.traffic) print(simt::traffic::take());
       return compare<T>(expected, result.data);
     });
   }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "simt.h"
+#include "traffic.h"
 
 namespace simt_test {
 namespace {
@@ -72,6 +73,15 @@ int run_in_orders(const std::string& text, const std::string& orders, const conv
     std::printf("FAIL %s %s: %s\n", order.c_str(), text.c_str(), error.c_str());
   }
   return failures;
+}
+
+void launch_and_count(const std::vector<Area>& areas, const std::function<void()>& launch) {
+  for (const Area& area : areas) simt::traffic::watch(area.memory, area.bytes);
+  launch();
+  const simt::traffic::Counts counts = simt::traffic::take();
+  const auto number = [](uint64_t count) { return static_cast<unsigned long long>(count); };
+  std::printf("TRAFFIC loads %llu sectors %llu stores %llu sectors %llu\n", number(counts.loads.requests),
+              number(counts.loads.sectors), number(counts.stores.requests), number(counts.stores.sectors));
 }
 
 int run_lines(int (*run_line)(const std::string& line)) {

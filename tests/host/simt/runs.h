@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "problem/device.h"
 
@@ -24,6 +25,14 @@ class Items {
 // says so; `attempt` returns what is wrong, or throws it. Returns how many went wrong.
 int run_in_orders(const std::string& text, const std::string& orders, const convx::DeviceTraits& device,
                   uint64_t seed, const std::function<std::string()>& attempt);
+
+// Some memory of a launch.
+struct Area {
+  const void* memory;
+  size_t bytes;
+};
+// Launches, and prints the loads and stores that warps make in these areas and the sectors that they touch.
+void launch_and_count(const std::vector<Area>& areas, const std::function<void()>& launch);
 
 // A driver's main: run_line returns how many runs of a line went wrong. Returns the exit status.
 int run_lines(int (*run_line)(const std::string& line));

@@ -28,10 +28,10 @@ template <class T, int Filter, bool Columns>
 void start_rows(const Call<T>& call, int64_t rows) {
   if (rows == 1) return start<T, Filter, Columns, 1>(call);
   if (rows == kMaxReuseRows) return start<T, Filter, Columns, kMaxReuseRows>(call);
-  if constexpr (has_rows(2, sizeof(T))) {
+  if constexpr (has_rows(2, Filter, sizeof(T))) {
     if (rows == 2) return start<T, Filter, Columns, 2>(call);
   }
-  if constexpr (has_rows(8, sizeof(T))) {
+  if constexpr (has_rows(8, Filter, sizeof(T))) {
     if (rows == 8) return start<T, Filter, Columns, 8>(call);
   }
   throw std::logic_error("convx: no reuse kernel of " + std::to_string(rows) + " rows a thread");

@@ -6,10 +6,11 @@ namespace convx::filter2d::reuse {
 
 constexpr int kThreads = 128;
 // Result rows that a thread makes together with row reuse: more read fewer pixels, fewer make more warps, the
-// trade-off that the paper describes. As many as these of float32 alone: its measurements are of that.
+// trade-off that the paper describes. Others than four of float32 alone, which its measurements are of; eight
+// of 9x9 would spill on gfx906 and gfx1100.
 constexpr int kRows[] = {2, 4, 8};
-constexpr bool has_rows(int64_t rows, int64_t pixel_bytes) {
-  return rows == kMaxReuseRows || pixel_bytes == 4;
+constexpr bool has_rows(int64_t rows, int64_t filter, int64_t pixel_bytes) {
+  return rows == kMaxReuseRows || (pixel_bytes == 4 && (rows < kMaxReuseRows || filter <= 7));
 }
 // Result rows of a warp, in steps of a thread's: what a lane's taps are read for.
 constexpr int kChunkRows[] = {2, 4, 8, 16};
