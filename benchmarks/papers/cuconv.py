@@ -33,7 +33,10 @@ from benchmarks.papers.text import (
     won,
 )
 from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
+from benchmarks.planner import core_problem
 from benchmarks.results import geomean
+from benchmarks.suites import SUITES, problems, select_cases
+from convx import _libraries
 
 PUBLISHED = "cuconv/two_stage"
 STAGES = {
@@ -75,6 +78,8 @@ def page(machines: Sequence[Machine]) -> Page:
         f"Its layers of stride 1: {_counts()}; 86 in all, to go by its 602 configurations at seven batches. "
         "It lists none. Here they are 94, all that differ in those networks: GoogLeNet has 48, and which six "
         "the paper leaves out it does not say; ResNet-50 has one more, which GoogLeNet has too.",
+        f"What `{PUBLISHED}` launches for the layers of tables 3 to 5, on any NVIDIA GPU:",
+        _launches(),
         f"{HARDWARE} The paper's GPU and its cuDNN could not be had: cuDNN of today on these GPUs stands in "
         "for them, and where a speedup is smaller than the paper's, cuDNN's progress since is part of why.",
     )
@@ -109,6 +114,24 @@ def _paper_table() -> str:
     ) + (
         "\n\nLayers are side-batch-filter-filters-channels. The speedup is of the fastest algorithm in the "
         "table, which need not be cuDNN's fastest of all."
+    )
+
+
+def _launches() -> str:
+    """Blocks, threads and the planes between the stages, as the planner has them."""
+    core = _libraries.core()
+    device = core.Device.known_device("h200")
+    lines: list[list[Cell]] = []
+    for layer in claims.CUCONV:
+        cases = select_cases(SUITES["small_batch"](), layer.case)
+        (problem,) = problems(cases, ("forward",), ("float32",), ("nchw",), (layer.batch,), on_gpu=True)
+        plans = core.candidates("cuconv", core_problem(problem), device)
+        (plan,) = (each for each in plans if f"cuconv/{each.candidate}" == PUBLISHED)
+        tiling = plan.tiling
+        planes = f"{tiling['planes']}, {plan.workspace_bytes / 2**20:.2f} MiB" if layer.sum_us else "none"
+        lines.append([layer.label, tiling["blocks"], tiling["threads"], planes])
+    return table(
+        ("layer", "blocks of products", "threads of one", "planes of sums between the stages"), lines
     )
 
 

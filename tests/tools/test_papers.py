@@ -159,6 +159,8 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     )
     assert f"- `cuconv/two_stage`, {what}: 2.00; the paper has 1.36: **stronger**." in text["cuconv"]
     assert "| 1.33, 53 of 53 | 1.33, 32 of 32 | 1.33, 9 of 9 |" in text["cuconv"]  # split over two_stage
+    # A block a filter row: 384 filters of 9 taps, whose 49 pixels take two warps.
+    assert "| 7-1-3-384-192 | 3456 | 64 | 9, 0.65 MiB |" in text["cuconv"]
     means = (
         "| **over the fastest of `hntmp/*`, geomean** | 10.00 | 8.00 | 4.00 | 10.00 | 5.00 | 4.00 | 1.20 |"
     )
