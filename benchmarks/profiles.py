@@ -123,7 +123,7 @@ def profiles() -> list[Profile]:
                 "plan": plan,
                 "blocks": blocks,
                 "threads": LANES,
-                "memory_instructions": (ran.loads + ran.stores) / blocks,
+                "memory_instructions": (ran.loads + ran.stores) / blocks,  # a block is a wave
                 "kilobytes": [ran.load_sectors * 32 // 1024, ran.store_sectors * 32 // 1024],
                 "targets": uses[kernel_name],
             }
