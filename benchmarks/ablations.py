@@ -35,19 +35,13 @@ FORMS = {
 REFERENCE = "pointwise/fma"
 CPU_FORMS = {"fixed": "pointwise, fixed tiling", "dynamic": "pointwise, dynamic tiling"}
 CPU_REFERENCE = "pointwise, predicted tiling"
-REUSE_FORMS = {
-    "none": "depthwise, neither reuse",
-    "columns": "depthwise, column reuse",
-    "rows": "depthwise, row reuse",
-    "both": "depthwise, row and column reuse",
+REUSE_FORMS = {  # by candidate
+    "no_reuse": "depthwise, neither reuse",
+    "column_reuse": "depthwise, column reuse",
+    "row_reuse": "depthwise, row reuse",
+    "strip": "depthwise, row and column reuse",
 }
 REUSE_REFERENCE = "depthwise, as chosen"
-_REUSES = {
-    "no_reuse": "none",
-    "column_reuse": "columns",
-    "row_reuse": "rows",
-    "strip": "both",
-}  # by candidate
 _RANKED = 64  # tilings of a layer that have a say in the choice of the fixed one
 _SEARCHED = 1 << 20
 
@@ -157,8 +151,8 @@ class ReuseAblations(Ablations):
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for plan in plans_of("depthwise", problem, self._device):
-            if form := _REUSES.get(plan.candidate):
-                found.setdefault(REUSE_FORMS[form], []).append(plan.name)
+            if form := REUSE_FORMS.get(plan.candidate):
+                found.setdefault(form, []).append(plan.name)
         return found
 
 

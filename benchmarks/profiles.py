@@ -14,6 +14,7 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections import Counter
 from collections.abc import Mapping
@@ -152,7 +153,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__)
     parser.add_argument("--output", type=Path, default=PATH)
     path = parser.parse_args().output
-    lines = ",\n ".join(json.dumps(each) for each in profiles())
+    if missing := check_amd.missing_tools():
+        sys.exit(f"missing: {', '.join(missing)}")
+    try:
+        found = profiles()
+    except BuildError as error:
+        sys.exit(str(error))
+    lines = ",\n ".join(json.dumps(each) for each in found)
     path.write_text(f"[\n {lines}\n]\n")
 
 

@@ -74,27 +74,28 @@ def _record(by: str, case: filter2d.Case, contender: str, numbers: dict[str, int
     return {"by": by, "size": case.size, "filter": case.filter, "contender": contender, **numbers}
 
 
-def _contenders(case: filter2d.Case) -> dict[str, Callable[[], Any]]:
-    """On the GPU; what can't be had is left out."""
+def _contenders() -> Iterator[tuple[filter2d.Case, str, Callable[[int], Any]]]:
+    """On the GPU, in the order in which they are profiled; what can't be had is left out."""
     device = torch.device("cuda")
-    image = torch.randn(case.size, case.size, device=device)
-    weights = torch.randn(case.filter, case.filter, device=device)
     peers = filter2d.available_peers(PEERS, lambda line: print(line, file=sys.stderr))
-    calls = filter2d.contenders([image], weights, plans(case), peers)
-    return {name: lambda call=call: call(0) for name, call in calls.items()}  # type: ignore[misc]
+    for case in cases(filter2d.SIZES):
+        image = torch.randn(case.size, case.size, device=device)
+        weights = torch.randn(case.filter, case.filter, device=device)
+        for name, call in filter2d.contenders([image], weights, plans(case), peers).items():
+            yield case, name, call
 
 
 def _run_under_profiler() -> None:
-    """Each contender once between two separators, in the order of _places."""
-    calls = [call for case in cases(filter2d.SIZES) for call in _contenders(case).values()]
+    """Each contender once behind a separator."""
+    calls = [call for _, _, call in _contenders()]
     with torch.inference_mode():
         for call in calls:
-            call()
+            call(0)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
         for call in calls:
             torch.cuda._sleep(1)
-            call()
+            call(0)
         torch.cuda.cudart().cudaProfilerStop()
 
 
@@ -107,8 +108,8 @@ def measured(by: str) -> Iterator[Record]:
     start = ran.stdout.find('"ID"')
     if ran.returncode or start < 0:
         raise RuntimeError(f"ncu failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    names = [(case, name) for case in cases(filter2d.SIZES) for name in _contenders(case)]
-    for (case, name), numbers in zip(names, added_up(ran.stdout[start:].splitlines()), strict=True):
+    counts = added_up(ran.stdout[start:].splitlines())
+    for (case, name, _), numbers in zip(_contenders(), counts, strict=True):
         yield _record(by, case, name, numbers)
 
 

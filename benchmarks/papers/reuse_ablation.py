@@ -12,10 +12,10 @@ from benchmarks.papers.verdicts import no_verdict
 _NATIVE = named("native")  # torch's own depthwise kernel, cuDNN switched off
 # By the names of records: the plan, and what it reuses.
 PLANS = {
-    REUSE_FORMS["none"]: "`depthwise/no_reuse`: none",
-    REUSE_FORMS["columns"]: "`depthwise/column_reuse`: columns",
-    REUSE_FORMS["rows"]: "`depthwise/row_reuse`: rows",
-    REUSE_FORMS["both"]: "`depthwise/strip`: both",
+    REUSE_FORMS["no_reuse"]: "`depthwise/no_reuse`: none",
+    REUSE_FORMS["column_reuse"]: "`depthwise/column_reuse`: columns",
+    REUSE_FORMS["row_reuse"]: "`depthwise/row_reuse`: rows",
+    REUSE_FORMS["strip"]: "`depthwise/strip`: both",
     REUSE_REFERENCE: "`auto`",
 }
 FORMS = tuple(REUSE_FORMS.values())
@@ -23,14 +23,14 @@ FORMS = tuple(REUSE_FORMS.values())
 
 def reuse_forms(rows: Sequence[Row], on_gpu: bool) -> list[str]:
     """Over torch's own kernel and over the form without reuse, of the layers that every measured form ran."""
-    members = [row for row in rows if row.ratio(_NATIVE, named(REUSE_FORMS["both"]))]
+    members = [row for row in rows if row.ratio(_NATIVE, named(REUSE_FORMS["strip"]))]
     if not members:
         command = "`python -m benchmarks --suite depthwise --ablations` measures it."
         return [f"{NOT_MEASURED} {command}" if on_gpu else "The forms, one by one, are a GPU's."]
     forms = [form for form in FORMS if any(row.ratio(_NATIVE, named(form)) for row in members)]
     bases = {"torch's own kernel": _NATIVE}
-    if REUSE_FORMS["none"] in forms:
-        bases["`depthwise/no_reuse`"] = named(REUSE_FORMS["none"])
+    if REUSE_FORMS["no_reuse"] in forms:
+        bases["`depthwise/no_reuse`"] = named(REUSE_FORMS["no_reuse"])
     lines: list[list[Cell]] = []
     for group, batch in sorted({(row.group, row.batch) for row in members}):
         some = [row for row in members if (row.group, row.batch) == (group, batch)]

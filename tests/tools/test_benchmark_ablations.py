@@ -128,9 +128,9 @@ def test_forms_of_reuse_are_told_apart() -> None:
     (problem,) = problems(cases, ("forward",), ("float32",), ("nchw",), None, on_gpu=True)
     found = ReuseAblations(H200, [problem]).contenders(problem)
     assert set(found) == set(REUSE_FORMS.values())
-    assert [name.split()[0] for name in found[REUSE_FORMS["rows"]]] == ["depthwise/row_reuse"]
-    assert {name.split()[0] for name in found[REUSE_FORMS["both"]]} == {"depthwise/strip"}
-    (none,), (columns,) = found[REUSE_FORMS["none"]], found[REUSE_FORMS["columns"]]
+    assert [name.split()[0] for name in found[REUSE_FORMS["row_reuse"]]] == ["depthwise/row_reuse"]
+    assert {name.split()[0] for name in found[REUSE_FORMS["strip"]]} == {"depthwise/strip"}
+    (none,), (columns,) = found[REUSE_FORMS["no_reuse"]], found[REUSE_FORMS["column_reuse"]]
     assert none.startswith("depthwise/no_reuse ") and "rows=1 " in none
     same = ("threads", "rows", "columns", "segment")  # reuse is all in which they differ
     assert [part for part in none.split() if part.split("=")[0] in same] == [

@@ -187,7 +187,7 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
 
 
 def test_a_form_that_was_not_timed_has_no_column(tmp_path: Path) -> None:
-    layers = {form: 2.0 for name, form in REUSE_FORMS.items() if name != "none"}
+    layers = {form: 2.0 for name, form in REUSE_FORMS.items() if name != "no_reuse"}
     times = {REUSE_REFERENCE: 2.0} | layers | {"+torch": 6.0, "+native": 4.0}
     write(tmp_path, "depthwise", times, kind="_ablations")
     text = texts(tmp_path)["depthwise_separable"]
