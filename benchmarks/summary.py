@@ -56,7 +56,7 @@ class _File:
 
 def _committed() -> list[_File]:
     """All committed results of what auto takes, GPUs first."""
-    kinds = ("_ablations", "_candidates", "_in_network")
+    kinds = ("_ablations", "_by_name", "_candidates", "_in_network")
     paths = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith(kinds)]
     ordered = sorted(paths, key=lambda path: (path.parent.name.startswith("cpu"), path))
     files = [(path, load(path)) for path in ordered]

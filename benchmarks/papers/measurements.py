@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.results import RESULTS, Record, Results, best_peer, load, precision
 
 # A plain run comes last: it has more peers and rounds than one over all candidates, and is preferred.
-_KINDS = ("_candidates", "_ablations", "")
+_KINDS = ("_candidates", "_ablations", "_by_name", "")
 _AUTO = "auto"
 
 

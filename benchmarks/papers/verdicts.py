@@ -10,9 +10,8 @@ from benchmarks.papers.measurements import Machine
 PUBLISHED_PLANS = {
     "hntmp/published": "the paper's algorithm 2 as printed, in blocks of the paper's 64 threads. The pixels "
     "of a thread are convx's",
-    "cuconv/two_stage": "as published for one image: a block a filter row, a plane of sums a tap, a second "
-    "kernel that adds the planes. It was timed when a block took at most 256 pixels of one image; it takes "
-    "those of all images since, up to 1024, as the paper's does",
+    "cuconv/two_stage": "as published: a block a filter row, which serves the pixels of all images, a plane "
+    "of sums a tap, a second kernel that adds the planes. The threads of a block are convx's",
     "filter2d/both": "the paper's column reuse and row reuse together, one column of a lane. That a select "
     "takes the place of its 64-bit packing, and the size of a block, are convx's; result rows of a thread "
     "and of a warp are parameters, of which the fastest were timed",
@@ -40,7 +39,13 @@ def verdict(machine: Machine, plan: str, what: str, found: float, claimed: float
     return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{judged(found, claimed)}**."
 
 
-_VERDICT = re.compile(r"- `.+`, (.+): ([\d.]+); the paper has ([\d.]+): \*\*(.+)\*\*\.")
+def verdict_on_share(plan: str, what: str, found: float, claimed: float) -> str:
+    """The same of a share of layers, in which 1 is no border."""
+    word = "reproduces" if abs(found / claimed - 1) <= _NEAR else "weaker" if found < claimed else "stronger"
+    return f"- `{plan}`, {what}: {found:.2%}; the paper has {claimed:.2%}: **{word}**."
+
+
+_VERDICT = re.compile(r"- `.+`, (.+): ([\d.]+%?); the paper has ([\d.]+%?): \*\*(.+)\*\*\.")
 
 
 def in_short(text: str) -> str:
@@ -49,7 +54,11 @@ def in_short(text: str) -> str:
     for line in text.splitlines():
         if found := _VERDICT.fullmatch(line):
             what, speedup, claimed, word = found.groups()
-            what = re.sub(r", the geomean.*| in the mean .*|, then a matrix product", "", what)
+            what = re.sub(
+                r", the geomean.*| \((?:geomean|\d+ of) .*|,? in the mean .*|, then a matrix product",
+                "",
+                what,
+            )
             said.setdefault(word, []).append(f"{what} {speedup} ({claimed})")
     if not said:
         return "no verdict yet, for no published kernel was timed beside what the paper compares it with"

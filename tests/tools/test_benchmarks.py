@@ -277,7 +277,9 @@ def test_rows_of_an_older_choice_are_counted() -> None:
 def test_committed_results_load() -> None:
     for path in RESULTS.glob("*/*.json"):
         results = load(path)
-        stem = path.stem.removesuffix("_in_network").removesuffix("_candidates").removesuffix("_ablations")
+        stem = path.stem.removesuffix("_in_network")
+        for kind in ("_candidates", "_ablations", "_by_name"):
+            stem = stem.removesuffix(kind)
         assert stem == results.suite
         assert results.records
         assert all(record["convx_us"] > 0 for record in results.records.values())
