@@ -25,6 +25,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_channels_rolling(plan, problem, pointers, stream);
     case kChannelsWeight:
       return launch_channels_weight(plan, problem, pointers, stream);
+    case kSharedRows:
+      return launch_shared_rows(plan, problem, pointers, stream);
   }
   throw std::logic_error("convx: no depthwise GPU kernel for " + describe(plan));
 }

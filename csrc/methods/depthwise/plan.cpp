@@ -20,6 +20,7 @@ const Families& families(Backend backend) {
                                &strip_weight_family,
                                &plane_weight_family,
                                &channels_weight_family,
+                               &shared_rows_family,
                                &direct_family};
   return backend == Backend::cpu ? cpu : gpu;
 }

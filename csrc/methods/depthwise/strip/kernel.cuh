@@ -144,7 +144,7 @@ strip_kernel(Arguments<T> a) {
       for (int j = 0; j < kHalo; ++j) {
         const int offset = j < kLeft ? j - kLeft : j - kLeft + kColumns;
         halo[i][j] = T{};
-        if (inside && makes && column + offset >= 0 && offset < columns_left)
+        if (inside && makes && column + offset >= 0 && column + offset < a.source_width)
           halo[i][j] = load<T, 1>(from + offset).element[0];
       }
     }

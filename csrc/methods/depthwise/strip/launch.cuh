@@ -53,6 +53,17 @@ void start(const Call<T>& call) {
   });
 }
 
+template <class T>
+constexpr DType kDType = std::is_same_v<T, float>      ? DType::float32
+                         : std::is_same_v<T, bfloat16> ? DType::bfloat16
+                                                       : DType::float16;
+
+// One of the papers' halves, where there is code for it.
+template <class T, int Filter, Mapping M, Variant V>
+void start_half(const Call<T>& call) {
+  if constexpr (has_halves(kDType<T>, Filter, M, V)) start<T, Filter, M, V>(call);
+}
+
 template <class T, int Filter, Mapping M>
 void start_mapping(const Call<T>& call, Variant variant) {
   switch (variant) {
@@ -72,13 +83,23 @@ void start_mapping(const Call<T>& call, Variant variant) {
       }
       break;
     case Variant::rows_only:
+      return start_half<T, Filter, M, Variant::rows_only>(call);
     case Variant::columns_only:
+      return start_half<T, Filter, M, Variant::columns_only>(call);
     case Variant::no_reuse:
-      if constexpr (has_halves(Filter, M) && !std::is_same_v<T, float16>) {
-        if (variant == Variant::rows_only) return start<T, Filter, M, Variant::rows_only>(call);
-        if (variant == Variant::no_reuse) return start<T, Filter, M, Variant::no_reuse>(call);
-        return start<T, Filter, M, Variant::columns_only>(call);
-      }
+      return start_half<T, Filter, M, Variant::no_reuse>(call);
+    case Variant::narrow_rows_only:
+      return start_half<T, Filter, M, Variant::narrow_rows_only>(call);
+    case Variant::narrow_columns_only:
+      return start_half<T, Filter, M, Variant::narrow_columns_only>(call);
+    case Variant::narrow_no_reuse:
+      return start_half<T, Filter, M, Variant::narrow_no_reuse>(call);
+    case Variant::ragged_rows_only:
+      return start_half<T, Filter, M, Variant::ragged_rows_only>(call);
+    case Variant::ragged_columns_only:
+      return start_half<T, Filter, M, Variant::ragged_columns_only>(call);
+    case Variant::ragged_no_reuse:
+      return start_half<T, Filter, M, Variant::ragged_no_reuse>(call);
   }
 }
 
@@ -111,7 +132,7 @@ void launch_typed(const Plan& plan, const ConvProblem& problem, const Pointers& 
   const Tile tile = tile_of(sizeof(T), filter, call.view.mapping, variant);
   const bool has_epilogue = call.finishing.more == 0 || has_any_epilogue(filter, variant);
   const bool aligned = pointers_aligned(call.source, call.result, tile, call.view.mapping);
-  if (is_aligned(variant) && !(aligned && has_epilogue)) variant = ragged_of(variant);
+  if (is_aligned(variant) && !(aligned && has_epilogue)) variant = ragged_of(kDType<T>, variant);
   with_filter(problem, [&](auto side) {
     constexpr int kFilter = side.value;
     with_mapping(call.view.mapping,

@@ -57,6 +57,15 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   return Support::yes();
 }
 
+bool has_code(const ConvProblem& problem, Mapping mapping, Variant variant) {
+  const int filter = static_cast<int>(problem.filter_height);
+  if (strip::loads_halo(variant) || strip::has_one_row(variant)) {
+    return strip::has_halves(problem.dtype, filter, mapping, variant);
+  }
+  return !strip::is_narrow(variant) ||
+         strip::has_narrow(static_cast<int>(element_size(problem.dtype)), filter, mapping);
+}
+
 bool fits_aligned(const View& view, const Tile& tile, const Geometry& geometry) {
   return geometry.column_shift == 0 && view.source_width % tile.columns == 0 &&
          view.result_width % strip::result_columns(view.mapping, tile.columns) == 0;
@@ -80,10 +89,18 @@ double efficiency(const ConvProblem& problem, const View& view, Variant variant)
 }
 
 const char* candidate_name(Variant variant) {
-  return variant == Variant::rows_only      ? "row_reuse"
-         : variant == Variant::columns_only ? "column_reuse"
-         : variant == Variant::no_reuse     ? "no_reuse"
-                                            : "strip";
+  return strip::is_rows_only(variant)      ? "row_reuse"
+         : strip::is_columns_only(variant) ? "column_reuse"
+         : strip::is_no_reuse(variant)     ? "no_reuse"
+                                           : "strip";
+}
+
+// Not for auto: forms that nothing is gained by. A form with half of the reuse may be the fastest where lanes
+// have the widest accesses.
+bool is_comparison(Mapping mapping, Variant variant) {
+  if (strip::is_no_reuse(variant)) return true;
+  const bool half = strip::is_rows_only(variant) || strip::is_columns_only(variant);
+  return half && (mapping != Mapping::correlate1 || strip::is_narrow(variant) || !strip::is_aligned(variant));
 }
 
 void append_variant(const ConvProblem& problem, const DeviceTraits& device, const View& view, Variant variant,
@@ -93,10 +110,11 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
                                    view.mapping, variant);
   const Geometry geometry = strip::geometry_of(view, filter, tile, device.lanes);
   if (strip::is_aligned(variant) && !fits_aligned(view, tile, geometry)) return;
+  if (!has_code(problem, view.mapping, variant)) return;
   Plan plan;
   plan.candidate = candidate_name(variant);
   plan.kernel = kStrip;
-  plan.by_name_only = variant == Variant::no_reuse;  // a comparison
+  plan.by_name_only = is_comparison(view.mapping, variant);
   plan.tiling = {{"lanes", device.lanes},
                  {"threads", tile.threads},
                  {"rows", tile.rows},
@@ -118,29 +136,29 @@ void append_variant(const ConvProblem& problem, const DeviceTraits& device, cons
   plans.push_back(std::move(plan));
 }
 
+// What lanes load and store at once: 16 bytes, 8, or elements; with both reuses, and the papers' halves.
+struct Access {
+  Variant whole[2], forms[3];
+};
+constexpr Access kAccesses[] = {
+    {{Variant::tall, Variant::flat}, {Variant::rows_only, Variant::columns_only, Variant::no_reuse}},
+    {{Variant::narrow_tall, Variant::narrow_flat},
+     {Variant::narrow_rows_only, Variant::narrow_columns_only, Variant::narrow_no_reuse}},
+    {{Variant::ragged_tall, Variant::ragged_flat},
+     {Variant::ragged_rows_only, Variant::ragged_columns_only, Variant::ragged_no_reuse}},
+};
+
 void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   if (!supports(problem, device).ok) return;
   const View view = strip::view_of(problem);
-  // The widest accesses that the rows allow.
+  // The widest accesses that the rows allow, for all forms alike.
   const size_t first = plans.size();
-  append_variant(problem, device, view, Variant::tall, plans);
-  append_variant(problem, device, view, Variant::flat, plans);
-  if (plans.size() == first && strip::has_narrow(static_cast<int>(element_size(problem.dtype)),
-                                                 static_cast<int>(problem.filter_height), view.mapping)) {
-    append_variant(problem, device, view, Variant::narrow_tall, plans);
-    append_variant(problem, device, view, Variant::narrow_flat, plans);
-  }
-  if (plans.size() == first) {
-    append_variant(problem, device, view, Variant::ragged_tall, plans);
-    append_variant(problem, device, view, Variant::ragged_flat, plans);
-  }
-  if (!strip::has_halves(static_cast<int>(problem.filter_height), view.mapping) ||
-      problem.dtype == DType::float16) {
+  for (const Access& access : kAccesses) {
+    for (const Variant variant : access.whole) append_variant(problem, device, view, variant, plans);
+    if (plans.size() == first) continue;
+    for (const Variant variant : access.forms) append_variant(problem, device, view, variant, plans);
     return;
   }
-  append_variant(problem, device, view, Variant::rows_only, plans);
-  append_variant(problem, device, view, Variant::columns_only, plans);
-  append_variant(problem, device, view, Variant::no_reuse, plans);
 }
 
 }  // namespace

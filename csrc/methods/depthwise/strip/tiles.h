@@ -1,5 +1,6 @@
 // The compiled forms of the strip kernel and their tiles, for the planner and the launcher alike.
 #pragma once
+#include "problem/problem.h"
 
 namespace convx::depthwise::strip {
 
@@ -20,7 +21,13 @@ enum class Variant : int {
   columns_only,
   narrow_tall,
   narrow_flat,
-  no_reuse
+  no_reuse,
+  narrow_rows_only,
+  narrow_columns_only,
+  narrow_no_reuse,
+  ragged_rows_only,
+  ragged_columns_only,
+  ragged_no_reuse
 };
 
 struct Tile {
@@ -35,19 +42,39 @@ constexpr bool is_flat(Variant variant) {
   return variant == Variant::flat || variant == Variant::ragged_flat || variant == Variant::narrow_flat;
 }
 constexpr bool is_narrow(Variant variant) {
-  return variant == Variant::narrow_tall || variant == Variant::narrow_flat;
+  return variant == Variant::narrow_tall || variant == Variant::narrow_flat ||
+         (variant >= Variant::narrow_rows_only && variant <= Variant::narrow_no_reuse);
 }
 constexpr bool is_aligned(Variant variant) {
-  return variant != Variant::ragged_tall && variant != Variant::ragged_flat;
+  return variant != Variant::ragged_tall && variant != Variant::ragged_flat &&
+         variant < Variant::ragged_rows_only;
+}
+constexpr bool is_rows_only(Variant variant) {
+  return variant == Variant::rows_only || variant == Variant::narrow_rows_only ||
+         variant == Variant::ragged_rows_only;
+}
+constexpr bool is_columns_only(Variant variant) {
+  return variant == Variant::columns_only || variant == Variant::narrow_columns_only ||
+         variant == Variant::ragged_columns_only;
+}
+constexpr bool is_no_reuse(Variant variant) {
+  return variant == Variant::no_reuse || variant == Variant::narrow_no_reuse ||
+         variant == Variant::ragged_no_reuse;
 }
 constexpr bool has_one_row(Variant variant) {
-  return variant == Variant::columns_only || variant == Variant::no_reuse;
+  return is_columns_only(variant) || is_no_reuse(variant);
 }
 constexpr bool loads_halo(Variant variant) {
-  return variant == Variant::rows_only || variant == Variant::no_reuse;
+  return is_rows_only(variant) || is_no_reuse(variant);
 }
-// The variant that takes over where tensors turn out not to be aligned.
-constexpr Variant ragged_of(Variant variant) {
+// The variant that takes over where tensors turn out not to be aligned; the papers' forms have their own in
+// float32 alone.
+constexpr Variant ragged_of(DType dtype, Variant variant) {
+  if (dtype == DType::float32) {
+    if (is_rows_only(variant)) return Variant::ragged_rows_only;
+    if (is_columns_only(variant)) return Variant::ragged_columns_only;
+    if (is_no_reuse(variant)) return Variant::ragged_no_reuse;
+  }
   return is_flat(variant) || has_one_row(variant) ? Variant::ragged_flat : Variant::ragged_tall;
 }
 
@@ -62,9 +89,12 @@ constexpr bool has_narrow(int bytes, int filter, Mapping mapping) {
   return mapping == Mapping::transpose2 || filter / 2 * bytes <= 8;
 }
 
-// Which filters rows_only, columns_only and no_reuse are compiled for, in float32 and bfloat16.
-constexpr bool has_halves(int filter, Mapping mapping) {
-  return mapping == Mapping::correlate1 && (filter == 3 || filter == 5);
+// What rows_only, columns_only and no_reuse are compiled for: float32, which the papers have, and bfloat16 at
+// stride 1 with the widest accesses.
+constexpr bool has_halves(DType dtype, int filter, Mapping mapping, Variant variant) {
+  if (mapping == Mapping::transpose2 || filter > 5) return false;
+  const bool widest = is_aligned(variant) && !is_narrow(variant);
+  return dtype == DType::float32 || (dtype == DType::bfloat16 && mapping == Mapping::correlate1 && widest);
 }
 
 // Result columns of a lane that holds `columns` source columns.
@@ -82,7 +112,7 @@ constexpr int columns_of(int bytes, Mapping mapping, Variant variant) {
 
 constexpr Tile correlate1_tile(int bytes, int filter, int columns, Variant variant) {
   if (has_one_row(variant)) return {columns, 1, filter, 128, 4};
-  if (variant == Variant::rows_only) return {columns, 4, 4, 128, 4};
+  if (is_rows_only(variant)) return {columns, 4, 4, 128, 4};
   if (variant == Variant::ragged_flat) return {columns, 1, filter, 64, filter == 7 ? 8 : 10};
   if (is_flat(variant)) return {columns, 2, filter == 3 ? 4 : 3, 64, filter == 7 ? 8 : 10};
   if (variant == Variant::ragged_tall) return {columns, 4, 4, 128, filter == 3 ? 5 : 4};
@@ -104,6 +134,8 @@ constexpr Tile tile_of(int bytes, int filter, Mapping mapping, Variant variant) 
   const int columns = columns_of(bytes, mapping, variant);
   if (mapping == Mapping::correlate1) return correlate1_tile(bytes, filter, columns, variant);
   if (mapping == Mapping::correlate2) {
+    if (has_one_row(variant)) return {columns, 1, filter, 128, 4};
+    if (is_rows_only(variant)) return {columns, 4, 6, 128, 4};
     if (is_flat(variant)) return {columns, 1, filter, 64, filter == 7 ? 8 : 10};
     return {columns, 4, filter == 7 ? 4 : 6, 64, filter == 3 ? 10 : 8};
   }
