@@ -16,14 +16,19 @@ _BEST = 8  # tilings of each form that are tried, by prediction
 _SEARCHED = 4096
 
 
-def tilings(problem: Any, device: Any) -> list[Any]:
+def tilings(problem: Any, device: Any, published: bool = False) -> list[Any]:
     """The most promising tilings of the direct form and of channel distribution; none where the generator has
-    no kernel for the problem. Of those that share a kernel (Block_N is no part of it) the first."""
+    no kernel for the problem. Of those that share a kernel (Block_N is no part of it) the first.
+
+    published: those alone that the paper has, which divide a problem exactly and buffer Group_C channels.
+    """
     generator = _libraries.core().generator
     if not generator.has_source(problem, device)[0]:
         return []
     distinct: dict[tuple[int, ...], Any] = {}
-    for tiling in generator.tilings(problem, device, most=_SEARCHED):
+    for tiling in generator.tilings(problem, device, exact=published, most=_SEARCHED):
+        if published and tiling.stage_c != tiling.group_c:
+            continue
         distinct.setdefault(tuple(getattr(tiling, name) for name in _TILING if name != "block_n"), tiling)
     direct = [tiling for tiling in distinct.values() if tiling.group_c == 1]
     distributed = [tiling for tiling in distinct.values() if tiling.group_c > 1]

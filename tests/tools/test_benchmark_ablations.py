@@ -14,6 +14,7 @@ from benchmarks.__main__ import main
 from benchmarks.ablations import (
     CPU_FORMS,
     FORMS,
+    PUBLISHED,
     REFERENCE,
     REUSE_FORMS,
     CpuAblations,
@@ -57,7 +58,14 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
     work = some(6)
     problem, both = work[2], GeneratedAblations(H200, work)
     found = both.contenders(problem)
-    assert set(found) == set(FORMS.values())
+    assert set(found) == {*FORMS.values(), PUBLISHED}
+    published = found[PUBLISHED]
+    assert len(published) == (2 if all("group_c=1 " not in name for name in published) else 4)
+    for name in published:  # whole tiles of 56x56 pixels and 24 filters, and buffers of Group_C channels
+        tiling = {part: int(size) for part, size in (each.split("=") for each in name.split()[1:])}
+        assert tiling["stage_c"] == tiling["group_c"]
+        assert 56 * 56 % (tiling["wave_w"] * tiling["repeat_w"]) == 0
+        assert 24 % (tiling["wave_c"] * tiling["repeat_c"]) == 0
     for (distribution, choice), method in FORMS.items():
         for name in found[method]:
             assert name.startswith("pointwise/generated ")
