@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks import convolution, filter2d, held_out, host, memory, networks, report
+from benchmarks import convolution, filter2d, held_out, host, memory, modules, networks, report
 from benchmarks.ablations import ablations_of, run_ablations
 from benchmarks.by_case import RunCase, end_of, is_over, run_cases
 from benchmarks.ceilings import ceilings
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--suite",
-        choices=(*SUITES, "filter2d", "held_out", "host", "memory", "networks"),
+        choices=(*SUITES, "filter2d", "held_out", "host", "memory", "modules", "networks"),
         default="depthwise",
     )
     add("--seed", type=int, help="of the suite held_out: another one than any that was looked at before")
@@ -177,6 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             every = networks.cases(device) if options.case else networks.default_cases(device)
             kinds = networks.kinds_of(device, options.operation)
             run_cases(results, device, every, partial(networks.run, rounds=rounds), options, path, kinds)
+        elif options.suite == "modules":
+            every, kinds = modules.cases(options.batch), list(modules.KINDS[device.type])
+            run_cases(results, device, every, partial(modules.run, rounds=rounds), options, path, kinds)
         elif options.suite == "filter2d":
             _run_filter2d(results, device, rounds, options, path)
         else:

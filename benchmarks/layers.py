@@ -107,6 +107,7 @@ POINTWISE = (
     (192, 7, 1024),
 )
 POINTWISE_BATCHES = (1, 8, 64)
+MODULE_BATCHES = (1, 8, 16, 32, 64)  # of its tables of modules, all of the paper's
 
 # "HNTMP", its table of ResNet's 3x3 layers at one image: channels, side of the square map, filters.
 RESNET = ((64, 56, 64), (128, 28, 128), (256, 14, 256), (512, 7, 512))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import host, memory, networks
+from benchmarks import host, memory, modules, networks
 from benchmarks.results import Record, Results, best_peer, is_slower, precision, summarize
 
 
@@ -19,7 +19,12 @@ def line(record: Record) -> str:
 
 def table(results: Results) -> str:
     records = list(results.records.values())
-    tables = {"host": host.table, "memory": memory.table, "networks": networks.table}
+    tables = {
+        "host": host.table,
+        "memory": memory.table,
+        "modules": modules.table,
+        "networks": networks.table,
+    }
     return tables.get(results.suite, _summary_table)(records)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import held_out, host, memory, networks
+from benchmarks import held_out, host, memory, modules, networks
 from benchmarks.choices import problem_of
 from benchmarks.fit import planned_device
 from benchmarks.planner import plan_of
@@ -165,6 +165,7 @@ _SPECIAL: dict[str, Callable[[list[Record]], str]] = {
     "held_out": held_out.table,
     "host": host.table,
     "memory": memory.table,
+    "modules": modules.table,
     "networks": networks.table,
 }
 # What README has of it: under which title, and its table there.

@@ -44,7 +44,8 @@ CUCONV_FASTER_MEAN = 1.46  # on those 50
 HNTMP_HARDWARE = "Arm Mali-G76 MP10"
 # Section 5.1: times of others over HNTMP's.
 HNTMP_SPEEDUP = {"im2col": 14.6, "libdnn": 3.1, "Winograd F(2,3)": 10.7, "direct": 2.1}
-# Table 1: how many 3x3 layers of so many channels a network has, on maps of 56, 28, 14 and 7 a side.
+# Table 1: how many 3x3 layers of so many channels a network has, on maps of 56, 28, 14 and 7 a side. It
+# prints 2x4 of 512 channels for ResNet-34, which has three blocks of two.
 HNTMP_LAYERS = {
     "ResNet-18": {64: 4, 128: 4, 256: 4, 512: 4},
     "ResNet-34": {64: 6, 128: 8, 256: 12, 512: 6},

@@ -7,9 +7,12 @@ from statistics import mean
 
 from benchmarks.papers import claims, pointwise_ablation
 from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, torch_best
+from benchmarks.papers.module_calls import SUITE as MODULES
+from benchmarks.papers.module_calls import module_calls
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.reuse_ablation import reuse_forms
+from benchmarks.papers.separable_published import published
 from benchmarks.papers.text import (
     HARDWARE,
     NOT_MEASURED,
@@ -21,15 +24,14 @@ from benchmarks.papers.text import (
     taken,
     us,
 )
-from benchmarks.papers.verdicts import no_verdict
 from benchmarks.papers.whole_networks import SUITE, whole_networks
 from benchmarks.results import geomean
 
 Batches = Mapping[int, tuple[float, float, float]]
-# Suite, group of cases: theirs as kernels and as modules.
-KINDS: dict[str, tuple[str, str, Batches, Batches]] = {
-    "depthwise": ("D1-30", "5, 7", claims.DEPTHWISE_KERNELS, claims.DEPTHWISE_MODULES),
-    "pointwise": ("P1-45", "6, 8", claims.POINTWISE_KERNELS, claims.POINTWISE_MODULES),
+# Suite: group of cases, tables of kernels and of modules, and what is in them.
+KINDS: dict[str, tuple[str, int, int, Batches, Batches]] = {
+    "depthwise": ("D1-30", 5, 7, claims.DEPTHWISE_KERNELS, claims.DEPTHWISE_MODULES),
+    "pointwise": ("P1-45", 6, 8, claims.POINTWISE_KERNELS, claims.POINTWISE_MODULES),
 }
 
 
@@ -43,11 +45,11 @@ def page(machines: Sequence[Machine]) -> Page:
         "convx: `depthwise`, `pointwise` and `convx.tune`, which generates kernels for GPUs when it is asked "
         "to tune.",
         "What `auto` takes is not the published kernels. Of depthwise layers the paper brings rows to shared "
-        "memory, from where a group of threads makes a channel's; a lane of convx's plans has several "
-        "columns in registers (`depthwise/strip`) or all of a small plane (`depthwise/plane`). Of pointwise "
-        "layers the generator's kernels, `pointwise/generated`, come from the paper's pipeline, with ragged "
-        "tiles and stages of more channels beside; `auto` takes precompiled plans, on tensor cores where it "
-        "may.",
+        "memory, from where a group of threads makes a channel's, which is `depthwise/shared_rows`, by name "
+        "alone; a lane of convx's other plans has several columns in registers (`depthwise/strip`) or all of "
+        "a small plane (`depthwise/plane`). Of pointwise layers the generator's kernels, "
+        "`pointwise/generated`, come from the paper's pipeline, with ragged tiles and stages of more "
+        "channels beside; `auto` takes precompiled plans, on tensor cores where it may.",
         "## What the paper reports",
         f"On a {claims.SEPARABLE_HARDWARE}, float32: means over the layers, microseconds. Kernels are "
         "compared with the fastest of MIOpen's algorithms (tables 5 and 6), modules with PyTorch's (tables 7 "
@@ -74,9 +76,7 @@ def page(machines: Sequence[Machine]) -> Page:
         f"{HARDWARE} The paper's DCU and MIOpen could not be had: torch's choice, cuDNN's and, on CPUs, "
         "oneDNN's convolutions stand in for MIOpen, so that a speedup says nothing of MIOpen.",
     )
-    measured = [
-        machine for machine in machines if machine.sources("depthwise") or machine.sources("pointwise")
-    ]
+    measured = [machine for machine in machines if any(map(machine.sources, (*KINDS, MODULES)))]
     for machine in measured:
         _machine(result, machine)
     if not measured:
@@ -87,7 +87,7 @@ def page(machines: Sequence[Machine]) -> Page:
 def _paper_table() -> str:
     head = ("batch", "kernels", "MIOpen", "speedup", "modules", "PyTorch", "speedup")
     parts = []
-    for suite, (group, tables, kernels, modules) in KINDS.items():
+    for suite, (group, *tables, kernels, modules) in KINDS.items():
         lines: list[list[Cell]] = []
         for batch in kernels:
             line: list[Cell] = [batch]
@@ -95,39 +95,46 @@ def _paper_table() -> str:
                 line += [us(ours), us(theirs), speedup]
             lines.append(line)
         parts.append(
-            f"{suite.capitalize()}, {group} (tables {tables}):\n\n{table(head, lines, text_columns=0)}"
+            f"{suite.capitalize()}, {group} (tables {tables[0]}, {tables[1]}):\n\n"
+            f"{table(head, lines, text_columns=0)}"
         )
     return "\n\n".join(parts)
 
 
 def _machine(page: Page, machine: Machine) -> None:
-    page.add(f"## {machine.name}", sources(machine, *KINDS))
+    page.add(f"## {machine.name}", sources(machine, *KINDS, MODULES))
     page.add(
-        "Graphs are replayed, so that a module's time is its kernel's, and ours stand beside "
-        "both of the paper's tables, with torch's choice for PyTorch, and for the vendor's library the "
-        "fastest of torch's ways: cuDNN, torch's own kernels, matrix products."
+        "Graphs are replayed, which leaves out what the host takes for a call, so that ours stand beside "
+        "the paper's kernels (tables 5 and 6), and for the vendor's library the fastest of torch's ways: "
+        "cuDNN, torch's own kernels, matrix products. Beside its modules (tables 7 and 8) stand modules."
         if machine.is_gpu
-        else "Ours stand beside both of the paper's tables: torch's choice, oneDNN's convolution, for "
-        "PyTorch, and the fastest of torch's ways, matrix products too, for the vendor's library."
+        else "Ours stand beside the paper's kernels (tables 5 and 6), and for the vendor's library the "
+        "fastest of torch's ways: oneDNN's convolution, torch's choice, and matrix products. Beside its "
+        "modules (tables 7 and 8) stand modules."
     )
     rows = {suite: machine.rows(suite) for suite in KINDS}
     panels = []
-    for suite, (group, tables, kernels, modules) in KINDS.items():
-        page.add(f"### {suite.capitalize()} layers {group} (tables {tables})")
+    for suite, (group, kernels_table, _, kernels, _) in KINDS.items():
+        page.add(f"### {suite.capitalize()} layers {group} (table {kernels_table})")
         every = [row for row in rows[suite].values() if row.group == group]
         members = [row for row in every if row.ratio(TORCH, AUTO)]
         if not members:
             page.add(NOT_MEASURED)
             continue
-        lines = _by_batch(members, kernels, modules)
-        head = ["batch", "`auto`", "torch's choice", "speedup", "paper's, modules"]
-        head += ["torch's best", "speedup", "paper's, kernels", "its geomean", "slower on"]
+        lines = _by_batch(members, kernels)
+        head = ["batch", "`auto`", "torch's choice", "speedup", "torch's best", "speedup"]
+        head += ["paper's, kernels", "its geomean", "slower on"]
         page.add(
             "Means over the layers, microseconds; speedups are means of the layers' as the paper's are, "
-            f"whose columns are of its own kernels. `auto` took {taken(members, TORCH)}.",
+            f"whose column is of its own kernels. `auto` took {taken(members, TORCH)}.",
             table(head, lines, text_columns=0),
         )
         panels.append(_panel(suite, lines))
+    page.add("### Modules, with the host's cost of a call (tables 7 and 8)")
+    claimed = {group: {batch: gain for batch, (*_, gain) in of.items()} for group, *_, of in KINDS.values()}
+    paragraphs, more = module_calls(machine, claimed)
+    page.add(*paragraphs)
+    panels += more
     if panels:
         page.draw(
             Picture(f"depthwise-separable-{machine.slug}", f"{machine.name}: speedups by batch", panels)
@@ -140,21 +147,30 @@ def _machine(page: Page, machine: Machine) -> None:
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),
     )
     pointwise_ablation.add(page, machine, rows["pointwise"])
-    reason = "`auto` does not take the published kernels, and the baselines are not the paper's, on a DCU"
-    page.add("### Verdict", no_verdict(reason))
+    groups = {suite: group for suite, (group, *_) in KINDS.items()}
+    page.add(
+        *published(
+            machine,
+            {
+                suite: [row for row in found.values() if row.group == groups[suite]]
+                for suite, found in rows.items()
+            },
+        )
+    )
 
 
-def _by_batch(members: list[Row], kernels: Batches, modules: Batches) -> list[list[Cell]]:
+def _by_batch(members: list[Row], kernels: Batches) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
     for batch in sorted({row.batch for row in members}):
         found = [row.together(AUTO, TORCH, torch_best) for row in members if row.batch == batch]
         line: list[Cell] = [batch, us(mean(auto.us for auto, _, _ in found if auto))]
-        for index, claimed in ((1, modules), (2, kernels)):
+        for index in (1, 2):
             line.append(us(mean(time.us for times in found if (time := times[index]))))
             each = [gain for times in found if (gain := over(times[index], times[0])) is not None]
-            line += [mean(each), claimed[batch][2] if batch in claimed else None]
+            line.append(mean(each))
+        claimed = kernels[batch][2] if batch in kernels else None
         slower = sum(one < 1 / 1.02 for one in each)
-        lines.append([*line, geomean(each), f"{slower} of {len(each)}"])
+        lines.append([*line, claimed, geomean(each), f"{slower} of {len(each)}"])
     return lines
 
 
@@ -163,12 +179,11 @@ def _panel(suite: str, lines: list[list[Cell]]) -> Panel:
         return [value if isinstance(value := line[index], float) else None for line in lines]
 
     series = {
-        "paper: kernels over MIOpen": column(7),
-        "auto over torch's best": column(6),
-        "paper: modules over PyTorch": column(4),
+        "paper: kernels over MIOpen": column(6),
         "auto over torch's choice": column(3),
+        "auto over torch's best": column(5),
     }
-    return Panel(suite, [f"batch {line[0]}" for line in lines], series, "speedup", line=1.0)
+    return Panel(f"kernels, {suite}", [f"batch {line[0]}" for line in lines], series, "speedup", line=1.0)
 
 
 def _networks(depthwise: Rows, pointwise: Rows) -> str:

@@ -16,6 +16,7 @@ PLANS = {
     REUSE_FORMS["column_reuse"]: "`depthwise/column_reuse`: columns",
     REUSE_FORMS["row_reuse"]: "`depthwise/row_reuse`: rows",
     REUSE_FORMS["strip"]: "`depthwise/strip`: both",
+    REUSE_FORMS["shared_rows"]: "`depthwise/shared_rows`: rows, through shared memory",
     REUSE_REFERENCE: "`auto`",
 }
 FORMS = tuple(REUSE_FORMS.values())
@@ -39,8 +40,8 @@ def reuse_forms(rows: Sequence[Row], on_gpu: bool) -> list[str]:
             line: list[Cell] = [group, batch, f"{len(whole)} of {len(some)}", title]
             lines.append([*line, *(mean_ratio(whole, base, named(form)) for form in PLANS)])
     reason = (
-        "the papers compare with kernels that are not here, and their own are not either: a lane of these "
-        "forms holds several columns at once"
+        "the papers compare with kernels that are not here. Their own are not either, but for "
+        "`depthwise/shared_rows`: a lane of the other forms holds several columns at once"
     )
     return [
         "Speedups of the fastest tiling of each, geomean over the layers that all of them can run: over "

@@ -12,6 +12,12 @@ PUBLISHED_PLANS = {
     "of a thread are convx's",
     "cuconv/two_stage": "as published: a block a filter row, which serves the pixels of all images, a plane "
     "of sums a tap, a second kernel that adds the planes. The threads of a block are convx's",
+    "depthwise/shared_rows": "row reuse as the paper prints it, its algorithm 1 with the indices corrected: "
+    "a group of threads makes a plane, rows come to shared memory one after another, sums of several result "
+    "rows are registers. How many groups a block has is convx's",
+    "pointwise/generated": "the paper's pipeline: tilings within its constraints, a kernel generated for "
+    "each, the fastest taken. As published it has exact divisors and buffers of Group_C channels alone, with "
+    "and without channel distribution; 16 that a model ranks best are timed, where the paper times all",
     "filter2d/both": "the paper's column reuse and row reuse together, one column of a lane. That a select "
     "takes the place of its 64-bit packing, and the size of a block, are convx's; result rows of a thread "
     "and of a warp are parameters, of which the fastest were timed",

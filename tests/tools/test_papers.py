@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import filter2d
+from benchmarks import filter2d, modules
 from benchmarks.ablations import (
     CPU_FORMS,
     CPU_REFERENCE,
     FORMS,
+    PUBLISHED,
     REFERENCE,
     REUSE_FORMS,
     REUSE_REFERENCE,
@@ -23,6 +24,7 @@ from benchmarks.papers import __main__ as papers
 from benchmarks.papers import (
     claims,
     cuconv,
+    depthwise_separable,
     hntmp,
     reuse_ablation,
     reuse_transactions,
@@ -85,6 +87,28 @@ def write(
     results.write(folder / machine / f"{suite}{kind}.json")
 
 
+def write_modules(folder: Path, *kinds: str, machine: str = "test-gpu") -> None:
+    """torch takes three microseconds an image, convx one in all or, for every second layer, six an image; and
+    twice that for the second kind."""
+    results = Results("modules", ENVIRONMENT, "python -m benchmarks --suite modules", {})
+    for case in modules.cases():
+        name, batch = case[:1], int(case.split(" b")[1])
+        for index, kind in enumerate(kinds):
+            number = int(case[1:].split(" ")[0])
+            results.add(
+                {
+                    "case": case,
+                    "operation": kind,
+                    "batch": batch,
+                    "group": {"D": "D1-30", "P": "P1-45"}[name],
+                    "chosen_by": "auto",
+                    "convx_us": (1.0 if number % 2 else 6.0 * batch) * (index + 1),
+                    "peers_us": {"torch": 3.0 * batch},
+                }
+            )
+    results.write(folder / machine / "modules.json")
+
+
 def texts(results: Path) -> dict[str, str]:
     return {page.stem: page.text for page in papers.pages(results)}
 
@@ -100,15 +124,16 @@ def everything(tmp_path: Path) -> Path:
     write(tmp_path, "pointwise", {"auto": 1.0, "pointwise/fma": 1.5, "+torch": 3.0, "+matmul": 2.0})
     forms = {method: 8.0 / 2**index for index, method in enumerate(FORMS.values())}
     peers = {"+torch": 3.0, "+matmul": 2.0}
-    write(tmp_path, "pointwise", forms | {REFERENCE: 1.5} | peers, kind="_ablations")
+    write(tmp_path, "pointwise", forms | {PUBLISHED: 2.5, REFERENCE: 1.5} | peers, kind="_ablations")
     reuse = {"direct": 8.0, "column_reuse": 6.0, "row_reuse": 4.0, "both": 3.0, "strip": 2.0}
     peers = {"+torch": 6.0, "+im2col": 20.0, "+npp": 3.0, "+cupy": 9.0}
     filters = {f"filter2d/{name}": time for name, time in reuse.items()}
     write(tmp_path, "filter2d", {"auto": 2.0} | filters | peers, kind="")
     write(tmp_path, "depthwise", {"auto": 2.0, "+torch": 6.0}, kind="")
-    layers = dict(zip(REUSE_FORMS.values(), (8.0, 6.0, 4.0, 3.0), strict=True))
+    layers = dict(zip(REUSE_FORMS.values(), (8.0, 6.0, 4.0, 3.0, 5.0), strict=True))
     peers = {"+torch": 6.0, "+native": 4.0}
     write(tmp_path, "depthwise", {REUSE_REFERENCE: 2.0} | layers | peers, kind="_ablations")
+    write_modules(tmp_path, *modules.KINDS["cuda"])
     return tmp_path
 
 
@@ -177,8 +202,8 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     heading, picture = separable.index("### Ablation: channel"), separable.index("pointwise-ablation")
     assert heading < picture < separable.index("### Verdict")
     assert "| MobileNetV2 | 102 | 34.0 | 3.00 | 102 | 34.0 | 3.00 |" in separable
-    over_torch = "torch's own kernel | 0.50 | 0.67 | 1.00 | 1.33 | 2.00 |"  # which takes 4
-    over_none = "`depthwise/no_reuse` | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 |"
+    over_torch = "torch's own kernel | 0.50 | 0.67 | 1.00 | 1.33 | 0.80 | 2.00 |"  # which takes 4
+    over_none = "`depthwise/no_reuse` | 1.00 | 1.33 | 2.00 | 2.67 | 1.60 | 4.00 |"
     assert f"| D1-30 | 16 | 30 of 30 | {over_torch}" in separable
     assert f"| D1-30 | 16 | 30 of 30 | {over_none}" in separable
     assert "| 3x3 | up to 1024 a side | 1.00 | 1.33 | 2.00 | 2.67 | 4.00 |" in reuse
@@ -187,6 +212,42 @@ def test_numbers_of_pages_follow_from_the_records(everything: Path) -> None:
     assert "| NPP | 4.90 | 6.67 |" in reuse and "| ArrayFire | 2.20 | - |" in reuse
     assert f"| CONV1-13 3x3 | 512 | 13 of 13 | {over_torch}" in reuse
     assert f"| CONV1-13 3x3 | 512 | 13 of 13 | {over_none}" in reuse
+
+
+def test_modules_stand_beside_the_papers_modules_and_replays_beside_its_kernels(everything: Path) -> None:
+    (machine,) = machines(everything)
+    page = depthwise_separable.page([machine])
+    kernels, rest = page.text.split("### Modules, with the host's cost of a call (tables 7 and 8)")
+    beside, _ = rest.split("### Networks")
+    # Replays: torch 6, auto 2, which alone stands beside table 5.
+    assert "### Depthwise layers D1-30 (table 5)" in kernels
+    assert "(tables 5, 7):\n\n| batch | kernels | MIOpen |" in kernels
+    assert "| 16 | 2.00 | 6.00 | 3.00 | 6.00 | 3.00 | 3.59 | 3.00 | 0 of 30 |" in kernels
+    assert "paper's, modules" not in page.text
+    # Of half the layers each, 1.5 and 0.25; in a stream, where convx takes half as long, 3 and 0.5.
+    line = "| D1-30 | 1 | 3.00 | 7.00 | 0.88 | 1.73 | 15 of 30 | 3.00 | 3.50 | 1.75 | 15 of 30 |"
+    assert line in beside and "modules.json" in kernels
+    assert "| P1-45 | 64 |" in beside and beside.count(" | 0.76 | 22 of 45 |") == 1
+    assert "Not measured" not in beside and "*Stream*" in beside
+    (picture,) = (each for each in page.pictures if each.name == "depthwise-separable-test-gpu")
+    titles = ["kernels, depthwise", "kernels, pointwise", "modules, D1-30", "modules, P1-45"]
+    assert [panel.title for panel in picture.panels] == titles
+    assert not any("modules" in name for panel in picture.panels[:2] for name in panel.series)
+    series = picture.panels[2].series
+    assert series["paper: modules over PyTorch"] == [1.73, 2.92, 3.7, 4.54, 4.49]
+    assert [values[0] for values in series.values()] == [1.73, 1.75, 0.875]
+
+
+def test_the_page_says_what_measures_modules(everything: Path, tmp_path: Path) -> None:
+    (everything / "test-gpu" / "modules.json").unlink()
+    text = texts(everything)["depthwise_separable"]
+    assert f"{NOT_MEASURED} `python -m benchmarks --suite modules` measures it." in text
+    assert "| 16 | 2.00 | 6.00 | 3.00 | 6.00 | 3.00 | 3.59 | 3.00 | 0 of 30 |" in text
+    # A CPU has one kind of calls, and a machine may have been asked for these alone.
+    write_modules(tmp_path / "cpu", *modules.KINDS["cpu"], machine="cpu-9-cores")
+    text = texts(tmp_path / "cpu")["depthwise_separable"]
+    assert "| layers | batch | torch | convx | speedup | paper's | slower on |" in text
+    assert "| D1-30 | 1 | 3.00 | 3.50 | 1.75 | 1.73 | 15 of 30 |" in text and "*Alone*" not in text
 
 
 def test_a_form_that_was_not_timed_has_no_column(tmp_path: Path) -> None:
@@ -340,6 +401,9 @@ def test_labels_name_plans_that_there_are() -> None:
             for method in ("hntmp", "cuconv") if suite == "small_batch" else ("depthwise",):
                 plans = _core.candidates(method, core_problem(problem), device)
                 there |= {f"{method}/{plan.candidate}" for plan in plans}
+    layers = problems(SUITES["pointwise"](), ("forward",), ("float32",), ("nchw",), (1,), on_gpu=True)
+    if all(_core.generator.has_source(core_problem(layer), device)[0] for layer in layers):
+        there.add("pointwise/generated")  # a plan of a layer that was tuned
     labels = {*PUBLISHED_PLANS, *cuconv.STAGES, *hntmp.FORMS, *row_and_column_reuse.FORMS.values()}
     labels |= {row_and_column_reuse.STRIP, *(title.split("`")[1] for title in reuse_ablation.PLANS.values())}
     assert labels - {"auto"} <= there

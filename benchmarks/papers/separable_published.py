@@ -1,0 +1,93 @@
+"""The part of the page on depthwise separable convolution about its own forms: rows through shared memory,
+and the pipeline with its own tilings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+
+from benchmarks.ablations import PUBLISHED, REUSE_FORMS
+from benchmarks.papers import claims
+from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
+from benchmarks.papers.text import NOT_MEASURED, Cell, ratios, table, us
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
+
+_Claims = Mapping[int, tuple[float, float, float]]
+# By suite: the plan, what its records are called, and the tables of kernels and of modules.
+_FORMS: dict[str, tuple[str, str, dict[int, _Claims]]] = {
+    "depthwise": (
+        "depthwise/shared_rows",
+        REUSE_FORMS["shared_rows"],
+        {5: claims.DEPTHWISE_KERNELS, 7: claims.DEPTHWISE_MODULES},
+    ),
+    "pointwise": (
+        "pointwise/generated",
+        PUBLISHED,
+        {6: claims.POINTWISE_KERNELS, 8: claims.POINTWISE_MODULES},
+    ),
+}
+# Beside the paper's baselines, in the order of its tables: the fastest of MIOpen's algorithms, and PyTorch.
+_BASELINES: dict[str, Contender] = {"the fastest of torch's ways": torch_best, "torch's choice": TORCH}
+
+
+def published(machine: Machine, rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    """What the published forms take, and what that says of tables 5 to 8. rows: of D1-30 and P1-45, by
+    suite."""
+    if not machine.is_gpu:
+        reason = "the published forms are a GPU's, and a CPU has others"
+        return ["### Verdict", no_verdict(reason)]
+    parts, text = ["### The published forms (tables 5 to 8)"], []
+    for suite, (plan, name, tables) in _FORMS.items():
+        parts.append(f"`{plan}` is {PUBLISHED_PLANS[plan]}.")
+        members = [row for row in rows[suite] if row.ratio(TORCH, named(name))]
+        if members:
+            parts.append(_table(suite, members, name, tables))
+            text += _verdicts(machine, suite, members, tables)
+        else:
+            parts.append(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
+    text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
+    return [*parts, "### Verdict", explained(text)]
+
+
+def _gains(rows: Sequence[Row], contender: Contender, batch: int) -> list[float]:
+    """The means of the layers' speedups, over each of the baselines."""
+    some = [row for row in rows if row.batch == batch]
+    return [mean(ratios(some, baseline, contender)) for baseline in _BASELINES.values()]
+
+
+def _batches(rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[int]:
+    """Those that the paper has too."""
+    return sorted({row.batch for row in rows}.intersection(*tables.values()))
+
+
+def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Claims]) -> str:
+    head = ["batch", "layers", "published, us"]
+    for baseline, number in zip(_BASELINES, tables, strict=True):
+        head += [f"over {baseline}", f"the paper, table {number}", "convx's fastest"]
+    lines: list[list[Cell]] = []
+    for batch in _batches(rows, tables):
+        some = [row for row in rows if row.batch == batch]
+        times = [time.us for row in some if (time := row.together(named(name), TORCH)[0])]
+        line: list[Cell] = [batch, len(some), us(mean(times))]
+        own, best = _gains(some, named(name), batch), _gains(some, named(f"{suite}*"), batch)
+        for gain, claimed, fastest in zip(own, tables.values(), best, strict=True):
+            line += [gain, claimed[batch][2], fastest]
+        lines.append(line)
+    return (
+        "Means of the layers' speedups, as the paper's are, by replays of graphs: a module takes no longer "
+        "than its kernel. *convx's fastest*: of all forms that were timed with it, in the column's "
+        "speedups.\n\n" + table(head, lines, text_columns=0)
+    )
+
+
+def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[str]:
+    """On the mean over the batches that both have."""
+    plan, name, _ = _FORMS[suite]
+    batches = _batches(rows, tables)
+    gains = [_gains(rows, named(name), batch) for batch in batches]
+    text = []
+    for index, (baseline, claimed) in enumerate(zip(_BASELINES, tables.values(), strict=True)):
+        what = f"{suite} layers over {baseline}, in the mean of batches {', '.join(map(str, batches))}"
+        found = mean(each[index] for each in gains)
+        text.append(verdict(machine, plan, what, found, mean(claimed[batch][2] for batch in batches)))
+    return text
