@@ -140,22 +140,24 @@ def _machine(page: Page, machine: Machine) -> None:
             Picture(f"depthwise-separable-{machine.slug}", f"{machine.name}: speedups by batch", panels)
         )
     page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
-    if whole := whole_networks(machine):
+    whole, drawn = whole_networks(machine)
+    if whole:
         page.add(whole, sources(machine, SUITE))
+    if drawn:
+        page.draw(Picture(f"separable-networks-{machine.slug}", f"{machine.name}: whole networks", drawn))
     page.add(
         "### Ablation: row and column reuse in depthwise layers",
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),
     )
     pointwise_ablation.add(page, machine, rows["pointwise"])
     groups = {suite: group for suite, (group, *_) in KINDS.items()}
-    page.add(
-        *published(
-            machine,
-            {
-                suite: [row for row in found.values() if row.group == groups[suite]]
-                for suite, found in rows.items()
-            },
-        )
+    published(
+        page,
+        machine,
+        {
+            suite: [row for row in found.values() if row.group == groups[suite]]
+            for suite, found in rows.items()
+        },
     )
 
 

@@ -9,7 +9,8 @@ from statistics import mean
 from benchmarks.ablations import PUBLISHED, REUSE_FORMS
 from benchmarks.papers import claims
 from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
-from benchmarks.papers.text import NOT_MEASURED, Cell, ratios, table, us
+from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.text import NOT_MEASURED, Cell, Page, ratios, table, us
 from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
 
 _Claims = Mapping[int, tuple[float, float, float]]
@@ -30,23 +31,29 @@ _FORMS: dict[str, tuple[str, str, dict[int, _Claims]]] = {
 _BASELINES: dict[str, Contender] = {"the fastest of torch's ways": torch_best, "torch's choice": TORCH}
 
 
-def published(machine: Machine, rows: Mapping[str, Sequence[Row]]) -> list[str]:
+def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -> None:
     """What the published forms take, and what that says of tables 5 to 8. rows: of D1-30 and P1-45, by
     suite."""
     if not machine.is_gpu:
         reason = "the published forms are a GPU's, and a CPU has others"
-        return ["### Verdict", no_verdict(reason)]
-    parts, text = ["### The published forms (tables 5 to 8)"], []
+        return page.add("### Verdict", no_verdict(reason))
+    page.add("### The published forms (tables 5 to 8)")
+    text, panels = [], []
     for suite, (plan, name, tables) in _FORMS.items():
-        parts.append(f"`{plan}` is {PUBLISHED_PLANS[plan]}.")
+        page.add(f"`{plan}` is {PUBLISHED_PLANS[plan]}.")
         members = [row for row in rows[suite] if row.ratio(TORCH, named(name))]
         if members:
-            parts.append(_table(suite, members, name, tables))
+            page.add(_table(suite, members, name, tables))
             text += _verdicts(machine, suite, members, tables)
+            panels.append(_panel(suite, members))
         else:
-            parts.append(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
+            page.add(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
+    if panels:
+        page.draw(
+            Picture(f"separable-published-{machine.slug}", f"{machine.name}: the published forms", panels)
+        )
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
-    return [*parts, "### Verdict", explained(text)]
+    page.add("### Verdict", explained(text))
 
 
 def _gains(rows: Sequence[Row], contender: Contender, batch: int) -> list[float]:
@@ -78,6 +85,25 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
         "than its kernel. *convx's fastest*: of all forms that were timed with it, in the column's "
         "speedups.\n\n" + table(head, lines, text_columns=0)
     )
+
+
+def _panel(suite: str, rows: Sequence[Row]) -> Panel:
+    _, name, tables = _FORMS[suite]
+    batches = _batches(rows, tables)
+    series: dict[str, list[float | None]] = {
+        "paper: kernels": [],
+        "published, over torch's fastest": [],
+        "paper: modules": [],
+        "published, over its choice": [],
+        "convx's fastest, so": [],
+    }
+    for batch in batches:
+        (kernel, module), (_, best) = (_gains(rows, named(each), batch) for each in (name, f"{suite}*"))
+        paper = [claimed[batch][2] for claimed in tables.values()]
+        values = (paper[0], kernel, paper[1], module, best)
+        for column, value in zip(series.values(), values, strict=True):
+            column.append(value)
+    return Panel(suite, [f"batch {batch}" for batch in batches], series, "speedup", line=1.0)
 
 
 def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[str]:

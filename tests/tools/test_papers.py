@@ -238,6 +238,26 @@ def test_modules_stand_beside_the_papers_modules_and_replays_beside_its_kernels(
     assert [values[0] for values in series.values()] == [1.73, 1.75, 0.875]
 
 
+def test_the_published_forms_stand_beside_the_papers_tables(everything: Path) -> None:
+    page = depthwise_separable.page(list(machines(everything)))
+    # Rows through shared memory 5, torch 6, its own kernel 4; the fastest form of reuse, as chosen, 2.
+    assert "| 16 | 30 | 5.00 | 0.80 | 3.59 | 2.00 | 1.20 | 3.70 | 3.00 |" in page.text
+    # The pipeline's tilings 2.5, torch 3, a matrix product 2; of other tilings 1.
+    assert "| 64 | 45 | 2.50 | 0.80 | 0.90 | 2.00 | 1.20 | 0.76 | 3.00 |" in page.text
+    layers = "- `depthwise/shared_rows`, depthwise layers over"
+    means = "in the mean of batches 1, 16, 64"
+    best = f"{layers} the fastest of torch's ways, {means}: 0.80; the paper has 3.42: **does not reproduce**."
+    assert best in page.text
+    assert f"{layers} torch's choice, {means}: 1.20; the paper has 3.31: **weaker**." in page.text
+    (picture,) = (each for each in page.pictures if each.name == "separable-published-test-gpu")
+    assert picture.panels[0].labels == ["batch 1", "batch 16", "batch 64"]
+    assert picture.panels[0].series["published, over its choice"] == pytest.approx([1.2] * 3)
+    (everything / "test-gpu" / "depthwise_ablations.json").unlink()
+    text = texts(everything)["depthwise_separable"]
+    assert f"{NOT_MEASURED} `python -m benchmarks --suite depthwise --ablations` measures it." in text
+    assert layers not in text
+
+
 def test_the_page_says_what_measures_modules(everything: Path, tmp_path: Path) -> None:
     (everything / "test-gpu" / "modules.json").unlink()
     text = texts(everything)["depthwise_separable"]
@@ -278,7 +298,12 @@ def test_networks_of_the_third_paper_are_shown_where_all_of_a_row_was_timed(ever
                 }
             )
     results.write(everything / "test-gpu" / "networks.json")
-    text = texts(everything)["depthwise_separable"]
+    page = depthwise_separable.page(list(machines(everything)))
+    text = page.text
+    (picture,) = (each for each in page.pictures if each.name == "separable-networks-test-gpu")
+    (panel,) = picture.panels
+    assert panel.labels == ["MnasNet", "MobileNetV2"]
+    assert panel.series["paper: both"] == [1.94, 1.93] and panel.series["convx: optimized"] == [1.5, 1.5]
     assert "| MobileNetV2 | forward | 4.00 | 2.00 | 3.00 | 4.00 | 1.50 |" in text
     assert "| MobileNetV2 | training step | 8.00 | 6.00 | 7.00 | 8.00 | - |" in text
     assert "| MnasNet | forward |" in text and "| MnasNet | training step |" not in text
