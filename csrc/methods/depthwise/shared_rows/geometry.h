@@ -8,8 +8,8 @@
 namespace convx::depthwise::shared_rows {
 
 constexpr int64_t kThreads = 256;  // of a block at most
-constexpr int64_t kFewestColumns =
-    8;  // of a group, so that a thread brings stride + 1 elements of a row at most
+// Of a group, so that a thread brings stride + 1 elements of a row at most.
+constexpr int64_t kFewestColumns = 8;
 
 // A group of threads, one a result column, makes a plane; planes wider than a block are cut into segments.
 struct Geometry {

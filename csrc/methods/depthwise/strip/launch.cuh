@@ -1,5 +1,7 @@
 // From a plan to a launch of the strip kernel, for one element type.
 #pragma once
+#include <stdexcept>
+
 #include "methods/depthwise/dispatch.h"
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/strip/geometry.h"
@@ -58,10 +60,14 @@ constexpr DType kDType = std::is_same_v<T, float>      ? DType::float32
                          : std::is_same_v<T, bfloat16> ? DType::bfloat16
                                                        : DType::float16;
 
-// One of the papers' halves, where there is code for it.
+// One of the papers' halves: where there is no code for it, the planner has no plan.
 template <class T, int Filter, Mapping M, Variant V>
 void start_half(const Call<T>& call) {
-  if constexpr (has_halves(kDType<T>, Filter, M, V)) start<T, Filter, M, V>(call);
+  if constexpr (has_halves(kDType<T>, Filter, M, V)) {
+    start<T, Filter, M, V>(call);
+  } else {
+    throw std::logic_error("convx: no depthwise strip kernel for this form of reuse");
+  }
 }
 
 template <class T, int Filter, Mapping M>
