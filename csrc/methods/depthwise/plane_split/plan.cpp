@@ -3,6 +3,7 @@
 
 #include "methods/depthwise/family.h"
 #include "methods/depthwise/plane_split/geometry.h"
+#include "methods/depthwise/planes_support.h"
 
 namespace convx::depthwise {
 namespace {
@@ -16,21 +17,11 @@ constexpr int64_t kSharedBytes = 48 * 1024;
 constexpr int64_t kLimit = int64_t{1} << 30;
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("runs on GPUs");
-  if (problem.operation == Operation::weight_grad) return Support::no("computes forward and input_grad");
-  if (problem.layout != Layout::nchw) return Support::no("needs the layout nchw");
-  if (problem.dtype == DType::float64) return Support::no("has no float64");
-  if (!problem.is_depthwise() || problem.out_channels != problem.in_channels) {
+  if (const Support planes = supports_planes(problem, device); !planes.ok) return planes;
+  if (problem.out_channels != problem.in_channels) {
     return Support::no("needs groups = in_channels = out_channels");
   }
   const int64_t filter = problem.filter_height;
-  if (filter != problem.filter_width || (filter != 3 && filter != 5 && filter != 7)) {
-    return Support::no("needs a 3x3, 5x5 or 7x7 filter");
-  }
-  if (problem.stride_h != problem.stride_w || problem.stride_h > 2) {
-    return Support::no("needs stride 1 or 2 both ways");
-  }
-  if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
   if (problem.epilogue.is_more_than_bias()) return Support::no(kAddsBiasAlone);
   if (problem.in_height > kMostElements || problem.in_width > kMostElements ||
       problem.in_height * problem.in_width > kMostElements || problem.out_height > kMostElements ||

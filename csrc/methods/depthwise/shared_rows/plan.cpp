@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "methods/depthwise/family.h"
+#include "methods/depthwise/planes_support.h"
 #include "methods/depthwise/shared_rows/geometry.h"
 
 namespace convx::depthwise {
@@ -10,21 +11,13 @@ namespace {
 constexpr int64_t kLimit = int64_t{1} << 30;  // 32-bit offsets in a plane; numbers of groups below 2^31
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("runs on GPUs");
+  if (const Support planes = supports_planes(problem, device); !planes.ok) return planes;
   if (problem.operation != Operation::forward) return Support::no("computes forward");
-  if (problem.layout != Layout::nchw) return Support::no("needs the layout nchw");
   if (problem.dtype != DType::float32) return Support::no("has float32 alone");
-  if (!problem.is_depthwise() || problem.out_channels != problem.in_channels) {
+  if (problem.out_channels != problem.in_channels) {
     return Support::no("needs groups = in_channels = out_channels");
   }
   const int64_t filter = problem.filter_height;
-  if (filter != problem.filter_width || (filter != 3 && filter != 5 && filter != 7)) {
-    return Support::no("needs a 3x3, 5x5 or 7x7 filter");
-  }
-  if (problem.stride_h != problem.stride_w || problem.stride_h > 2) {
-    return Support::no("needs stride 1 or 2 both ways");
-  }
-  if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
   if (problem.epilogue.is_more_than_bias()) return Support::no(kAddsBiasAlone);
   const int64_t height = std::max(problem.in_height, problem.out_height * problem.stride_h + filter);
   const int64_t width = std::max(problem.in_width, problem.out_width * problem.stride_w + filter);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "methods/depthwise/family.h"
+#include "methods/depthwise/planes_support.h"
 #include "methods/depthwise/strip/geometry.h"
 
 namespace convx::depthwise {
@@ -17,22 +18,11 @@ using strip::View;
 constexpr int64_t kLimit = int64_t{1} << 30;  // 32-bit offsets in a plane; unit numbers below 2^31
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
-  if (device.backend == Backend::cpu) return Support::no("runs on GPUs");
-  if (problem.operation == Operation::weight_grad) return Support::no("computes forward and input_grad");
-  if (problem.layout != Layout::nchw) return Support::no("needs the layout nchw");
-  if (problem.dtype == DType::float64) return Support::no("has no float64");
-  if (!problem.is_depthwise()) return Support::no("needs groups = in_channels");
+  if (const Support planes = supports_planes(problem, device); !planes.ok) return planes;
   if (problem.operation == Operation::input_grad && problem.out_channels_per_group() != 1) {
     return Support::no("needs out_channels = in_channels for input_grad");
   }
   const int64_t filter = problem.filter_height;
-  if (filter != problem.filter_width || (filter != 3 && filter != 5 && filter != 7)) {
-    return Support::no("needs a 3x3, 5x5 or 7x7 filter");
-  }
-  if (problem.stride_h != problem.stride_w || problem.stride_h > 2) {
-    return Support::no("needs stride 1 or 2 both ways");
-  }
-  if (problem.dilation_h != 1 || problem.dilation_w != 1) return Support::no("needs dilation 1");
   if (problem.operation == Operation::forward && problem.stride_w == 2 &&
       (problem.padding_left - filter / 2) % 2 != 0) {
     return Support::no("needs padding_left " + std::string(filter / 2 % 2 != 0 ? "odd" : "even") +
