@@ -2,6 +2,8 @@
 // result row that needs it (row reuse, Liu et al. 2024, Algorithm 1 corrected), and takes the halo columns
 // from its neighbour lanes by shuffle (column reuse, Lu, Zhang and Wang 2020). No shared memory, no barriers.
 #pragma once
+#include <type_traits>
+
 #include "methods/depthwise/strip/taps.cuh"
 #include "methods/epilogue.cuh"
 #include "platform/gpu/overlap.h"
@@ -101,9 +103,10 @@ strip_kernel(Arguments<T> a) {
   using Index = typename Shape::Index;
   constexpr int kColumns = Shape::kTile.columns, kRows = Shape::kTile.rows;
   constexpr int kThreads = Shape::kThreads;
-  // With a fourth row ahead, 7x7's tiles of 16-bit elements need two registers more than gfx942 has.
-  constexpr bool kFewer = Lanes == 64 && Filter == 7 && sizeof(T) == 2 && Shape::kTile.ahead > 3;
-  constexpr int kAhead = kFewer ? 3 : Shape::kTile.ahead;
+  // With one row more ahead, 7x7's tiles of 16-bit elements need two registers more than gfx942 has.
+  constexpr int kMostAhead = std::is_same_v<T, bfloat16> ? 2 : 3;
+  constexpr bool kFewer = Lanes == 64 && Filter == 7 && sizeof(T) == 2 && Shape::kTile.ahead > kMostAhead;
+  constexpr int kAhead = kFewer ? kMostAhead : Shape::kTile.ahead;
   constexpr int kLeft = Index::kLeft, kRight = Index::kRight, kHalo = kLeft + kRight;
   constexpr int kSourceRows = Index::kSourceRows, kResults = Index::kResults;
 
