@@ -148,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.output or not is_part:
         # A file of its own: several times as large, and read by benchmarks.fit alone.
         fitted = options.all_candidates and options.suite != "filter2d"
-        kind = "_candidates" if fitted else "_ablations" if options.ablations else ""
-        kind += "_by_name" if options.algorithm != "auto" and not kind else ""
+        by_name = "_by_name" if options.algorithm != "auto" else ""
+        kind = "_candidates" if fitted else "_ablations" if options.ablations else by_name
         # What was measured otherwise is not to stand beside or replace it.
         kind += "_in_network" if options.in_network else "_warm" if options.warm else ""
         file = f"{options.suite}{kind}.json"

@@ -33,7 +33,7 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict, verdict_on_share
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
 from benchmarks.planner import core_problem
 from benchmarks.results import geomean
 from benchmarks.suites import SUITES, problems, select_cases
@@ -276,7 +276,7 @@ def _all_batches(layers: list[Row], machine: Machine) -> list[str]:
     gains = [each for each in found if each > 1]
     which = f"({len(gains)} of {count}, batches {', '.join(map(str, batches))})"
     what = f"share of configurations on which it is faster than cuDNN's fastest {which}"
-    text = [verdict_on_share(PUBLISHED, what, len(gains) / count, claims.CUCONV_FASTER)]
+    text = [verdict(machine, PUBLISHED, what, len(gains) / count, claims.CUCONV_FASTER, is_share=True)]
     if gains:
         what = "times as fast where it is faster, in the mean of those"
         text.append(verdict(machine, PUBLISHED, what, mean(gains), claims.CUCONV_FASTER_MEAN))

@@ -113,11 +113,14 @@ def _machine(page: Page, machine: Machine) -> None:
         "modules (tables 7 and 8) stand modules."
     )
     rows = {suite: machine.rows(suite) for suite in KINDS}
+    layers = {
+        suite: [row for row in rows[suite].values() if row.group == group]
+        for suite, (group, *_) in KINDS.items()
+    }
     panels = []
     for suite, (group, kernels_table, _, kernels, _) in KINDS.items():
         page.add(f"### {suite.capitalize()} layers {group} (table {kernels_table})")
-        every = [row for row in rows[suite].values() if row.group == group]
-        members = [row for row in every if row.ratio(TORCH, AUTO)]
+        members = [row for row in layers[suite] if row.ratio(TORCH, AUTO)]
         if not members:
             page.add(NOT_MEASURED)
             continue
@@ -150,15 +153,7 @@ def _machine(page: Page, machine: Machine) -> None:
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),
     )
     pointwise_ablation.add(page, machine, rows["pointwise"])
-    groups = {suite: group for suite, (group, *_) in KINDS.items()}
-    published(
-        page,
-        machine,
-        {
-            suite: [row for row in found.values() if row.group == groups[suite]]
-            for suite, found in rows.items()
-        },
-    )
+    published(page, machine, layers)
 
 
 def _by_batch(members: list[Row], kernels: Batches) -> list[list[Cell]]:

@@ -27,28 +27,28 @@ _NEAR = 0.2  # of the published figure
 
 def judged(found: float, claimed: float) -> str:
     """What a speedup that was found says of the one that a paper has."""
-    if (found > 1) != (claimed > 1):
-        return "does not reproduce"
+    return "does not reproduce" if (found > 1) != (claimed > 1) else _beside(found, claimed)
+
+
+def _beside(found: float, claimed: float) -> str:
     if abs(found / claimed - 1) <= _NEAR:
         return "reproduces"
     return "weaker" if found < claimed else "stronger"
 
 
-def verdict(machine: Machine, plan: str, what: str, found: float, claimed: float) -> str:
+def verdict(
+    machine: Machine, plan: str, what: str, found: float, claimed: float, is_share: bool = False
+) -> str:
     """A line on a speedup of the paper's kernel, which the plan has to be: what it is of, the one that was
-    found, and the paper's."""
+    found, and the paper's. Or on a share of layers, in which 1 is no border."""
     if plan not in PUBLISHED_PLANS or not machine.is_gpu:
         where = "" if machine.is_gpu else " on a CPU"
         raise ValueError(
             f"{plan}{where} is not a published kernel ({', '.join(PUBLISHED_PLANS)} are, on GPUs)"
         )
-    return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{judged(found, claimed)}**."
-
-
-def verdict_on_share(plan: str, what: str, found: float, claimed: float) -> str:
-    """The same of a share of layers, in which 1 is no border."""
-    word = "reproduces" if abs(found / claimed - 1) <= _NEAR else "weaker" if found < claimed else "stronger"
-    return f"- `{plan}`, {what}: {found:.2%}; the paper has {claimed:.2%}: **{word}**."
+    word = (_beside if is_share else judged)(found, claimed)
+    form = ".2%" if is_share else ".2f"
+    return f"- `{plan}`, {what}: {found:{form}}; the paper has {claimed:{form}}: **{word}**."
 
 
 _VERDICT = re.compile(r"- `.+`, (.+): ([\d.]+%?); the paper has ([\d.]+%?): \*\*(.+)\*\*\.")
