@@ -9,17 +9,16 @@ im2col and torch too. Into results/transactions.json, which the paper's page rea
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import filter2d, host_executor
+from benchmarks import filter2d, host_executor, nsight
 from benchmarks.environment import environment
 from benchmarks.results import RESULTS
 
@@ -38,8 +37,6 @@ METRICS = {
     "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "sectors_beyond_l1": "lts__t_sectors_srcunit_tex_op_read.sum",
 }
-_ROOT = RESULTS.parent.parent
-_SEPARATOR = "spin_kernel"  # torch.cuda._sleep
 Record = dict[str, Any]
 
 
@@ -85,46 +82,17 @@ def _contenders() -> Iterator[tuple[filter2d.Case, str, Callable[[int], Any]]]:
             yield case, name, call
 
 
-def _run_under_profiler() -> None:
-    """Each contender once behind a separator."""
-    calls = [call for _, _, call in _contenders()]
-    with torch.inference_mode():
-        for call in calls:
-            call(0)
-        torch.cuda.synchronize()
-        torch.cuda.cudart().cudaProfilerStart()
-        for call in calls:
-            torch.cuda._sleep(1)
-            call(0)
-        torch.cuda.cudart().cudaProfilerStop()
-
-
 def measured(by: str) -> Iterator[Record]:
     """By the GPU's counters, added up over the kernels of a call."""
-    command = ["ncu", "--csv", "--page", "raw", "--profile-from-start", "off"]
-    command += ["--metrics", ",".join(METRICS.values())]
-    command += [sys.executable, "-m", "benchmarks.transactions", "--under-profiler"]
-    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
-    start = ran.stdout.find('"ID"')
-    if ran.returncode or start < 0:
-        raise RuntimeError(f"ncu failed: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    counts = added_up(ran.stdout[start:].splitlines())
-    for (case, name, _), numbers in zip(_contenders(), counts, strict=True):
-        yield _record(by, case, name, numbers)
+    calls = nsight.counted("benchmarks.transactions", list(METRICS.values()))
+    for (case, name, _), kernels in zip(_contenders(), calls, strict=True):
+        yield _record(by, case, name, added_up(kernels))
 
 
-def added_up(lines: Iterable[str]) -> list[dict[str, int]]:
-    """The metrics between separators, of ncu's comma-separated lines."""
-    found: list[dict[str, int]] = []
-    for row in csv.DictReader(lines):
-        if not row["ID"]:
-            continue  # the units
-        if _SEPARATOR in row["Kernel Name"]:
-            found.append(dict.fromkeys(METRICS, 0))
-            continue
-        for name, metric in METRICS.items():
-            found[-1][name] += round(float(row[metric].replace(",", "")))
-    return found
+def added_up(kernels: Iterable[nsight.Kernel]) -> dict[str, int]:
+    """The metrics of a call."""
+    numbers = [found for _, found in kernels]
+    return {name: round(sum(each[metric] for each in numbers)) for name, metric in METRICS.items()}
 
 
 def load(path: Path = PATH) -> list[Record]:
@@ -149,10 +117,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions", description=__doc__)
     parser.add_argument("--ncu", action="store_true", help="on this machine's GPU, by Nsight Compute")
     parser.add_argument("--output", type=Path, default=PATH)
-    parser.add_argument("--under-profiler", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(nsight.UNDER_PROFILER, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.under_profiler:
-        return _run_under_profiler()
+        return nsight.run_under_profiler([partial(call, 0) for _, _, call in _contenders()])
     if options.ncu:
         by = torch.cuda.get_device_name()
         return write(options.output, by, list(measured(by)))

@@ -18,6 +18,7 @@ from benchmarks.papers.measurements import (
     torch_best,
 )
 from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.stage_times import stage_times
 from benchmarks.papers.text import (
     HARDWARE,
     NOT_MEASURED,
@@ -151,6 +152,8 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     for part in _pictures(machine, layers):
         page.draw(part)
     page.add("### Ablation: the stages", *_stages(layers, machine.is_gpu))
+    if machine.is_gpu:
+        page.add(*stage_times(machine))
     page.add("### Verdict", _verdict(layers, machine))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import filter2d, transactions
+from benchmarks import filter2d, nsight, transactions
 from benchmarks.__main__ import main
 from benchmarks.results import load
 from convx import _core, _planning
@@ -85,7 +85,10 @@ def test_counters_of_a_calls_kernels_are_added_up() -> None:
     ):
         rows.append([str(len(rows)), kernel, *(value for _ in names)])
     lines = [",".join(f'"{cell}"' for cell in row) for row in rows]
-    assert transactions.added_up(lines) == [dict.fromkeys(transactions.METRICS, total) for total in (1023, 7)]
+    calls = nsight.between_separators(lines, names)
+    assert [[kernel for kernel, _ in call] for call in calls] == [["unfold", "gemm"], ["filter"]]
+    totals = [transactions.added_up(call) for call in calls]
+    assert totals == [dict.fromkeys(transactions.METRICS, total) for total in (1023, 7)]
 
 
 def test_transactions_replace_those_of_the_same_machine_alone(tmp_path: Path) -> None:
