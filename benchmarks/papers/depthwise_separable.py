@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from benchmarks.papers import claims, pointwise_ablation
-from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, torch_best
+from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, Time, torch_best
 from benchmarks.papers.module_calls import SUITE as MODULES
 from benchmarks.papers.module_calls import module_calls
 from benchmarks.papers.networks import NETWORKS
@@ -28,6 +28,7 @@ from benchmarks.papers.whole_networks import SUITE, whole_networks
 from benchmarks.results import geomean
 
 Batches = Mapping[int, tuple[float, float, float]]
+Timed = list[tuple[Time | None, ...]]
 # Suite: group of cases, tables of kernels and of modules, and what is in them.
 KINDS: dict[str, tuple[str, int, int, Batches, Batches]] = {
     "depthwise": ("D1-30", 5, 7, claims.DEPTHWISE_KERNELS, claims.DEPTHWISE_MODULES),
@@ -132,7 +133,7 @@ def _machine(page: Page, machine: Machine) -> None:
             f"whose column is of its own kernels. `auto` took {taken(members, TORCH)}.",
             table(head, lines, text_columns=0),
         )
-        panels.append(_panel(suite, lines))
+        panels.append(_panel(suite, members, kernels))
     page.add("### Modules, with the host's cost of a call (tables 7 and 8)")
     claimed = {group: {batch: gain for batch, (*_, gain) in of.items()} for group, *_, of in KINDS.values()}
     paragraphs, more = module_calls(machine, claimed)
@@ -156,14 +157,26 @@ def _machine(page: Page, machine: Machine) -> None:
     published(page, machine, layers)
 
 
+def _timed(members: list[Row]) -> dict[int, Timed]:
+    """By batch: of each layer auto, torch's choice and torch's best."""
+    return {
+        batch: [row.together(AUTO, TORCH, torch_best) for row in members if row.batch == batch]
+        for batch in sorted({row.batch for row in members})
+    }
+
+
+def _gains(found: Timed, index: int) -> list[float]:
+    """auto's over one of the others."""
+    return [gain for times in found if (gain := over(times[index], times[0])) is not None]
+
+
 def _by_batch(members: list[Row], kernels: Batches) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
-    for batch in sorted({row.batch for row in members}):
-        found = [row.together(AUTO, TORCH, torch_best) for row in members if row.batch == batch]
+    for batch, found in _timed(members).items():
         line: list[Cell] = [batch, us(mean(auto.us for auto, _, _ in found if auto))]
         for index in (1, 2):
             line.append(us(mean(time.us for times in found if (time := times[index]))))
-            each = [gain for times in found if (gain := over(times[index], times[0])) is not None]
+            each = _gains(found, index)
             line.append(mean(each))
         claimed = kernels[batch][2] if batch in kernels else None
         slower = sum(one < 1 / 1.02 for one in each)
@@ -171,16 +184,15 @@ def _by_batch(members: list[Row], kernels: Batches) -> list[list[Cell]]:
     return lines
 
 
-def _panel(suite: str, lines: list[list[Cell]]) -> Panel:
-    def column(index: int) -> list[float | None]:
-        return [value if isinstance(value := line[index], float) else None for line in lines]
-
-    series = {
-        "paper: kernels over MIOpen": column(6),
-        "auto over torch's choice": column(3),
-        "auto over torch's best": column(5),
+def _panel(suite: str, members: list[Row], kernels: Batches) -> Panel:
+    timed = _timed(members)
+    layers = {
+        "paper: kernels over MIOpen": [[kernels[batch][2]] if batch in kernels else [] for batch in timed],
+        "auto over torch's choice": [_gains(found, 1) for found in timed.values()],
+        "auto over torch's best": [_gains(found, 2) for found in timed.values()],
     }
-    return Panel(f"kernels, {suite}", [f"batch {line[0]}" for line in lines], series, "speedup", line=1.0)
+    labels = [f"batch {batch}" for batch in timed]
+    return Panel.of_layers(mean, f"kernels, {suite}", labels, layers, "speedup")
 
 
 def _networks(depthwise: Rows, pointwise: Rows) -> str:

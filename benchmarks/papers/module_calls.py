@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import mean
 
 from benchmarks.modules import KINDS, Means, means
 from benchmarks.papers.measurements import Machine
 from benchmarks.papers.pictures import Panel
 from benchmarks.papers.text import NOT_MEASURED, Cell, table, us
+from benchmarks.results import Record
 
 SUITE = "modules"
 _COMMAND = f"`python -m benchmarks --suite {SUITE}` measures it."
 _STREAM, _ALONE = KINDS["cuda"]
 _Claims = Mapping[str, Mapping[int, float]]  # the paper's speedups, by group of layers and batch
+_Gains = Mapping[tuple[str, int, str], Sequence[float]]  # the layers', by group, batch and kind
 
 
 def module_calls(machine: Machine, claimed: _Claims) -> tuple[list[str], list[Panel]]:
@@ -33,7 +36,8 @@ def module_calls(machine: Machine, claimed: _Claims) -> tuple[list[str], list[Pa
         cells[0].insert(-1, claimed[group].get(batch))
         lines.append([group, batch, *(cell for each in cells for cell in each)])
     measured = sorted({group for group, _, _ in found})
-    panels = [_panel(group, found, claimed[group], is_gpu) for group in measured]
+    gains = _gains(records)
+    panels = [_panel(group, gains, claimed[group], is_gpu) for group in measured]
     return [_text(is_gpu), table(head, lines)], panels
 
 
@@ -59,18 +63,25 @@ def _cells(found: Means | None) -> list[Cell]:
     return [us(found.torch_us), us(found.convx_us), found.speedup, slower]
 
 
-def _panel(
-    group: str, found: Mapping[tuple[str, int, str], Means], claimed: Mapping[int, float], is_gpu: bool
-) -> Panel:
+def _gains(records: Sequence[Record]) -> _Gains:
+    found: dict[tuple[str, int, str], list[float]] = {}
+    for record in records:
+        label = (record["group"], record["batch"], record["operation"])
+        found.setdefault(label, []).append(record["peers_us"]["torch"] / record["convx_us"])
+    return found
+
+
+def _panel(group: str, found: _Gains, claimed: Mapping[int, float], is_gpu: bool) -> Panel:
     batches = sorted({batch for each, batch, _ in found if each == group})
 
-    def gains(kind: str) -> list[float | None]:
-        return [each.speedup if (each := found.get((group, batch, kind))) else None for batch in batches]
+    def gains(kind: str) -> list[Sequence[float]]:
+        return [found.get((group, batch, kind), []) for batch in batches]
 
-    series: dict[str, list[float | None]] = {
-        "paper: modules over PyTorch": [claimed.get(batch) for batch in batches]
+    layers: dict[str, list[Sequence[float]]] = {
+        "paper: modules over PyTorch": [[claimed[batch]] if batch in claimed else [] for batch in batches]
     }
     if is_gpu:
-        series["convx over torch, stream"] = gains(_STREAM)
-    series["convx over torch, alone" if is_gpu else "convx over torch"] = gains(_ALONE if is_gpu else _STREAM)
-    return Panel(f"modules, {group}", [f"batch {batch}" for batch in batches], series, "speedup", line=1.0)
+        layers["convx over torch, stream"] = gains(_STREAM)
+    layers["convx over torch, alone" if is_gpu else "convx over torch"] = gains(_ALONE if is_gpu else _STREAM)
+    labels = [f"batch {batch}" for batch in batches]
+    return Panel.of_layers(mean, f"modules, {group}", labels, layers, "speedup")

@@ -5,14 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
 
 _STYLE_VERSION = 3  # of what is drawn from the same data
 _COLORS = ("#9aa3af", "#f59e0b", "#10b981", "#be185d", "#7c3aed")
 _LAST = "#2563eb"  # of the last series, which is what the others are compared with
+_WHISKERS = "#1f2937"
+
+Quartiles = tuple[float, float]  # the lower and the upper
+
+
+def quartiles(values: Sequence[float]) -> Quartiles | None:
+    """Of two values or more."""
+    if len(values) < 2:
+        return None
+    lower, _, upper = quantiles(values, n=4, method="inclusive")
+    return lower, upper
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,28 @@ class Panel:
     points: bool = False  # for many labels; else bars
     line: float | None = None  # drawn across, to compare with
     logarithmic: bool = False
+    spread: Mapping[str, Sequence[Quartiles | None]] = field(default_factory=dict)  # of series that have one
+
+    @classmethod
+    def of_layers(
+        cls,
+        average: Callable[[Sequence[float]], float],
+        title: str,
+        labels: Sequence[str],
+        layers: Mapping[str, Sequence[Sequence[float]]],
+        y_label: str,
+    ) -> Panel:
+        """Averages of the layers' speedups, with their quartiles. layers: by series, those of each label; a
+        paper's own average is a single value, which has no spread."""
+        series = {
+            name: [average(values) if values else None for values in each] for name, each in layers.items()
+        }
+        spread = {name: [quartiles(values) for values in each] for name, each in layers.items()}
+        return cls(title, labels, series, y_label, line=1.0, spread=spread)
+
+    @property
+    def has_spread(self) -> bool:
+        return any(found for each in self.spread.values() for found in each)
 
 
 @dataclass(frozen=True)
@@ -69,7 +103,7 @@ class Picture:
                 len(self.panels), 1, figsize=(9, 2.8 * len(self.panels) + 0.5), squeeze=False
             )
             for axis, panel in zip(axes[:, 0], self.panels, strict=True):
-                _draw_panel(axis, panel)
+                draw_panel(axis, panel)
             figure.suptitle(self.title, x=0.01, ha="left", fontweight="bold", fontsize=10)
             figure.tight_layout()
             path = folder / f"{self.name}.svg"
@@ -97,19 +131,22 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _draw_panel(axis: Any, panel: Panel) -> None:
+def draw_panel(axis: Any, panel: Panel) -> None:
     from matplotlib import ticker
 
     places, count = range(len(panel.labels)), len(panel.series)
     width = 0.8 / max(count, 1)
     for index, (name, values) in enumerate(panel.series.items()):
+        offset = 0 if panel.points else (index - (count - 1) / 2) * width
+        at = [place + offset for place in places]
         shown = [float("nan") if value is None else value for value in values]
         color = _LAST if index == count - 1 else _COLORS[index % len(_COLORS)]
         if panel.points:
-            axis.plot(places, shown, marker="o", markersize=3, linewidth=0.8, color=color, label=name)
+            axis.plot(at, shown, marker="o", markersize=3, linewidth=0.8, color=color, label=name)
         else:
-            offset = (index - (count - 1) / 2) * width
-            axis.bar([place + offset for place in places], shown, width, color=color, label=name)
+            axis.bar(at, shown, width, color=color, label=name)
+        if name in panel.spread:
+            _draw_whiskers(axis, at, panel.spread[name])
     if panel.line is not None:
         axis.axhline(panel.line, color="#111827", linewidth=0.8)
     if panel.logarithmic:
@@ -124,3 +161,14 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.set_title(panel.title, loc="left", fontsize=9, pad=20)  # above the legend
     legend = axis.legend(frameon=False, ncol=6, loc="lower left", bbox_to_anchor=(-0.01, 0.98), fontsize=8)
     legend.set_in_layout(False)
+
+
+def _draw_whiskers(axis: Any, places: Sequence[float], spread: Sequence[Quartiles | None]) -> None:
+    """From quartile to quartile, wherever the bar ends: a mean may lie outside."""
+    found = [(place, *pair) for place, pair in zip(places, spread, strict=True) if pair]
+    if found:
+        at, lower, upper = zip(*found, strict=True)
+        # Those of values a rounding apart may come in the wrong order; matplotlib refuses lengths below 0.
+        lengths = [max(high - low, 0) for low, high in zip(lower, upper, strict=True)]
+        style: Any = {"fmt": "none", "ecolor": _WHISKERS, "elinewidth": 0.8, "capsize": 2, "capthick": 0.8}
+        axis.errorbar(at, lower, yerr=[[0] * len(at), lengths], **style)

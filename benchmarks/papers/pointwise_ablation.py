@@ -6,6 +6,7 @@ from benchmarks.ablations import CPU_FORMS, CPU_REFERENCE, FORMS, REFERENCE
 from benchmarks.papers.measurements import Machine, Row, Rows, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.text import NOT_MEASURED, Cell, Page, mean_ratio, ratios, table, times
+from benchmarks.results import geomean
 
 _COMMAND = "`python -m benchmarks --suite pointwise --ablations` measures it."
 
@@ -36,14 +37,14 @@ def _gpu(page: Page, machine: Machine, members: list[Row]) -> None:
     distributed = FORMS["distributed", "dynamic"]
     labels = [f"{kind}, {tiling} tiling" for kind, tiling in FORMS]
     labels += [f"precompiled (`{REFERENCE}`)", "torch's best"]
+    contenders = [*map(named, (*FORMS.values(), REFERENCE)), torch_best]
     lines: list[list[Cell]] = []
-    series: dict[str, list[float | None]] = {}
+    layers: dict[str, list[list[float]]] = {}
     for batch, some in _by_batch(members):
-        values = [_gain(some, base, name) for name in (*FORMS.values(), REFERENCE)]
-        values.append(mean_ratio(some, named(base), torch_best))
+        values = [mean_ratio(some, named(base), each) for each in contenders]
         won = ratios(some, named(dynamic), named(distributed))
         lines.append([batch, len(some), *values, f"{sum(each > 1 for each in won)} of {len(won)}"])
-        series[f"batch {batch}"] = values
+        layers[f"batch {batch}"] = [ratios(some, named(base), each) for each in contenders]
     page.add(
         "Generated kernels, float32 without tensor cores; speedups over the direct form with one tiling for "
         "all layers, geomean. *Fixed*: the tiling of two by two waves that the generator's model ranks best "
@@ -52,34 +53,33 @@ def _gpu(page: Page, machine: Machine, members: list[Row]) -> None:
         f"Dynamic tiling gains {times(_gain(members, base, dynamic))}; channel distribution, on top of it, "
         f"{times(_gain(members, dynamic, distributed))}.",
     )
-    page.draw(_picture(machine, labels, series, "speedup over direct, fixed"))
+    page.draw(_picture(machine, labels, layers, "speedup over direct, fixed"))
 
 
 def _cpu(page: Page, machine: Machine, members: list[Row]) -> None:
     base = CPU_FORMS["fixed"]
     labels = ["fixed tiling", "predicted tiling", "dynamic tiling", "torch's best"]
-    names = (base, CPU_REFERENCE, CPU_FORMS["dynamic"])
+    contenders = [*map(named, (base, CPU_REFERENCE, CPU_FORMS["dynamic"])), torch_best]
     lines: list[list[Cell]] = []
-    series: dict[str, list[float | None]] = {}
+    layers: dict[str, list[list[float]]] = {}
     for batch, some in _by_batch(members):
-        values = [_gain(some, base, name) for name in names]
-        values.append(mean_ratio(some, named(base), torch_best))
+        values = [mean_ratio(some, named(base), each) for each in contenders]
         lines.append([batch, len(some), *values])
-        series[f"batch {batch}"] = values
+        layers[f"batch {batch}"] = [ratios(some, named(base), each) for each in contenders]
     page.add(
         "Speedups over one register tile for all layers, geomean. *Fixed*: the tile that the model ranks "
         "best over the suite, its blocks as each layer needs them. *Predicted*: what the model ranks best "
         "for the layer. *Dynamic*: the fastest measured of all its plans. A CPU has no lanes to spread "
         "channels over: its vectors lie along pixels or filters.",
         table(["batch", "layers", *labels], lines, text_columns=0),
-        f"Dynamic tiling gains {times(_gain(members, base, names[-1]))}.",
+        f"Dynamic tiling gains {times(_gain(members, base, CPU_FORMS['dynamic']))}.",
     )
-    page.draw(_picture(machine, labels, series, "speedup over fixed tiling"))
+    page.draw(_picture(machine, labels, layers, "speedup over fixed tiling"))
 
 
 def _picture(
-    machine: Machine, labels: list[str], series: dict[str, list[float | None]], y_label: str
+    machine: Machine, labels: list[str], layers: dict[str, list[list[float]]], y_label: str
 ) -> Picture:
     shown = [label.replace("`", "").replace(", ", ",\n").replace(" (", "\n(") for label in labels]
-    panel = Panel("geomean over P1-P45", shown, series, y_label, line=1.0)
+    panel = Panel.of_layers(geomean, "geomean over P1-P45", shown, layers, y_label)
     return Picture(f"pointwise-ablation-{machine.slug}", f"{machine.name}: pointwise kernels", [panel])

@@ -56,10 +56,10 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
     page.add("### Verdict", explained(text))
 
 
-def _gains(rows: Sequence[Row], contender: Contender, batch: int) -> list[float]:
-    """The means of the layers' speedups, over each of the baselines."""
+def _gains(rows: Sequence[Row], contender: Contender, batch: int) -> list[list[float]]:
+    """The layers' speedups, over each of the baselines."""
     some = [row for row in rows if row.batch == batch]
-    return [mean(ratios(some, baseline, contender)) for baseline in _BASELINES.values()]
+    return [ratios(some, baseline, contender) for baseline in _BASELINES.values()]
 
 
 def _batches(rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[int]:
@@ -78,7 +78,7 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
         line: list[Cell] = [batch, len(some), us(mean(times))]
         own, best = _gains(some, named(name), batch), _gains(some, named(f"{suite}*"), batch)
         for gain, claimed, fastest in zip(own, tables.values(), best, strict=True):
-            line += [gain, claimed[batch][2], fastest]
+            line += [mean(gain), claimed[batch][2], mean(fastest)]
         lines.append(line)
     return (
         "Means of the layers' speedups, as the paper's are, by replays of graphs: a module takes no longer "
@@ -90,7 +90,7 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
 def _panel(suite: str, rows: Sequence[Row]) -> Panel:
     _, name, tables = _FORMS[suite]
     batches = _batches(rows, tables)
-    series: dict[str, list[float | None]] = {
+    layers: dict[str, list[list[float]]] = {
         "paper: kernels": [],
         "published, over torch's fastest": [],
         "paper: modules": [],
@@ -100,10 +100,10 @@ def _panel(suite: str, rows: Sequence[Row]) -> Panel:
     for batch in batches:
         (kernel, module), (_, best) = (_gains(rows, named(each), batch) for each in (name, f"{suite}*"))
         paper = [claimed[batch][2] for claimed in tables.values()]
-        values = (paper[0], kernel, paper[1], module, best)
-        for column, value in zip(series.values(), values, strict=True):
+        values = ([paper[0]], kernel, [paper[1]], module, best)
+        for column, value in zip(layers.values(), values, strict=True):
             column.append(value)
-    return Panel(suite, [f"batch {batch}" for batch in batches], series, "speedup", line=1.0)
+    return Panel.of_layers(mean, suite, [f"batch {batch}" for batch in batches], layers, "speedup")
 
 
 def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[str]:
@@ -114,6 +114,6 @@ def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping
     text = []
     for index, (baseline, claimed) in enumerate(zip(_BASELINES, tables.values(), strict=True)):
         what = f"{suite} layers over {baseline}, in the mean of batches {', '.join(map(str, batches))}"
-        found = mean(each[index] for each in gains)
+        found = mean(mean(each[index]) for each in gains)
         text.append(verdict(machine, plan, what, found, mean(claimed[batch][2] for batch in batches)))
     return text

@@ -17,6 +17,10 @@ TOGETHER = (
     "Every ratio is of times of one measurement, whose contenders took turns; what was not timed together "
     "has none."
 )
+WHISKERS = (
+    "Whiskers, in this picture and those below, are the lower and upper quartile of the layers whose mean or "
+    "geomean the bar is; the paper's own means have none."
+)
 
 
 @dataclass
@@ -33,6 +37,8 @@ class Page:
     def draw(self, picture: Picture) -> None:
         self.pictures.append(picture)
         self.parts.append(f"![{picture.title}](pictures/{picture.name}.svg)")
+        if any(panel.has_spread for panel in picture.panels) and WHISKERS not in self.parts:
+            self.parts.append(WHISKERS)
 
     @property
     def text(self) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -32,8 +34,8 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
 from benchmarks.papers.networks import NETWORKS
-from benchmarks.papers.pictures import Panel, Picture
-from benchmarks.papers.text import NOT_MEASURED, over, table, us, without_empty_columns
+from benchmarks.papers.pictures import Panel, Picture, draw_panel, quartiles
+from benchmarks.papers.text import NOT_MEASURED, WHISKERS, over, table, us, without_empty_columns
 from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, in_short, judged, verdict
 from benchmarks.planner import core_problem
 from benchmarks.results import Results, load
@@ -236,6 +238,11 @@ def test_modules_stand_beside_the_papers_modules_and_replays_beside_its_kernels(
     series = picture.panels[2].series
     assert series["paper: modules over PyTorch"] == [1.73, 2.92, 3.7, 4.54, 4.49]
     assert [values[0] for values in series.values()] == [1.73, 1.75, 0.875]
+    # Of as many layers at either speed these are the quartiles; of the paper's own means there are none.
+    spread = picture.panels[2].spread
+    assert [values[0] for values in spread.values()] == [None, (0.5, 3.0), (0.25, 1.5)]
+    assert page.parts.count(WHISKERS) == 1
+    assert page.parts[page.parts.index(WHISKERS) - 1].endswith(f"(pictures/{picture.name}.svg)")
 
 
 def test_the_published_forms_stand_beside_the_papers_tables(everything: Path) -> None:
@@ -499,6 +506,35 @@ def test_the_same_data_draw_the_same_file(tmp_path: Path) -> None:
     reordered = Panel("a", ["x", "y"], {"two": [2.0, 3.0], "one": [1.0, None]}, "speedup", line=1.0)
     assert not Picture("some", "title", [reordered]).is_drawn(tmp_path)
     assert b"<svg" in first and len(first) < 20_000
+
+
+def test_bars_of_layers_have_their_quartiles() -> None:
+    layers = {"paper": [[2.0], [], [2.0]], "convx": [[5.0, 1.0, 2.0, 4.0, 3.0], [], [1.0, 2.0]]}
+    panel = Panel.of_layers(mean, "a", ["x", "y", "z"], layers, "speedup")
+    assert panel.series == {"paper": [2.0, None, 2.0], "convx": [3.0, None, 1.5]}
+    assert panel.spread == {"paper": [None] * 3, "convx": [(2.0, 4.0), None, (1.25, 1.75)]}
+    assert panel.has_spread and not Panel("a", ["x"], {"one": [1.0]}, "speedup").has_spread
+    digests = {
+        Picture("some", "title", [replace(panel, spread=spread)]).digest
+        for spread in (panel.spread, {}, panel.spread | {"convx": [(2.0, 5.0), None, (1.25, 1.75)]})
+    }
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize("points", [False, True])
+def test_whiskers_reach_from_quartile_to_quartile(points: bool) -> None:
+    """Also beside a mean that is above both, and of layers whose quartiles roundings have swapped."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    skewed, alike = [1.0, 1.0, 2.0, 2.0, 100.0], [7.423042174879088, 7.423042174879089]
+    swapped = quartiles(alike)
+    assert swapped and swapped[0] > swapped[1]
+    panel = Panel.of_layers(mean, "a", ["x", "y", "z"], {"one": [skewed, alike, [5.0]]}, "speedup")
+    axis = figure.subplots()
+    draw_panel(axis, replace(panel, points=points))
+    (whiskers,) = axis.collections
+    ends = [[y for _, y in segment] for segment in whiskers.get_segments()]
+    assert ends == [[1.0, 2.0], pytest.approx([7.423, 7.423], abs=1e-3)] and mean(skewed) > 2.0
+    assert quartiles([5.0]) is None
 
 
 def test_small_numbers_of_an_axis_keep_their_digits(tmp_path: Path) -> None:
