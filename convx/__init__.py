@@ -19,6 +19,7 @@ from convx.dispatch.packed import constant_filters
 from convx.explain import Explanation, explain, explain_filter2d
 from convx.optimize import OptimizationReport, OptimizedModel, optimize
 from convx.tune import TuningReport, tune
+from convx.tune.first_call import register as _register_first_call
 from convx.tune.records import load as _load_records
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 _load_records()
+_register_first_call()
 _register_backend()
 
 

@@ -69,7 +69,8 @@ def conv2d(
         algorithm: "auto", a method ("depthwise", "native"; see convx.methods()) or one of its kernels
             ("depthwise/direct"), or several in order, "hntmp|auto", of which the first that can run counts.
             convx.explain shows what each would do. Gradients take the method where it has that gradient,
-            with a kernel of their own, and "auto" elsewhere.
+            with a kernel of their own, and "auto" elsewhere. With torch.backends.cudnn.benchmark "auto" times
+            the likeliest at the first call of a problem.
         packed: keeps the filters from call to call in the order that the kernel reads, while the weight does
             not change and no gradient is needed, and remembers which calls are native's, which torch then
             serves straight away. convx.nn.Conv2d has one of its own. One object for each weight. Writes that

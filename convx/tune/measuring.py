@@ -49,6 +49,7 @@ def measured(
     rounds: int,
     kernels: Mapping[str, Any],
     tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
+    by: str = records.TUNE,
 ) -> Record:
     """The fastest of these plans. kernels: by the plan, what convx.tune.generated needs to have it again."""
     # What autocast would cast is not the problem, and no plan of the problem's could run it.
@@ -67,6 +68,7 @@ def measured(
         times[winner],
         dict(sorted(times.items(), key=lambda item: item[1])),
         kernels.get(winner),
+        by,
     )
 
 

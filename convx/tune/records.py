@@ -31,6 +31,8 @@ from convx.tune.folder import (
 )
 
 FORMAT = "convx tuning record 1"
+TUNE = "convx.tune"
+FIRST_CALL = "the first call (torch.backends.cudnn.benchmark)"
 _MOST_RECORDS = 4096  # that are read; the newest
 _MOST_BYTES = 1 << 20  # of one file
 
@@ -99,6 +101,8 @@ class Record:
     """Every contender's time; those that were stopped early have what they had then."""
     kernel: dict[str, Any] | None = None
     """Where the winner was generated: what convx.tune.generated needs to have it again."""
+    by: str = TUNE
+    """Who measured: convx.tune, or a first call, more quickly."""
 
     @property
     def path(self) -> Path:
@@ -209,6 +213,7 @@ def _parse(path: Path) -> Record:
         and _is_time(record.us)
         and _are_times(record.candidates)
         and (record.kernel is None or _are_fields(record.kernel))
+        and record.by in (TUNE, FIRST_CALL)
     )
     kind = _kind(str(record.problem.get("operation")))
     names = {name for name in record.problem if name not in kind.more}
@@ -252,7 +257,7 @@ def save(record: Record) -> bool:
 def _text(record: Record) -> str:
     """As csrc/choose/tuned.h reads it."""
     found = {"device": record.environment["device"], "algorithm": record.algorithm, "us": record.us}
-    return fields_text({**record.problem, **found})
+    return fields_text({**record.problem, **found, "by": record.by})
 
 
 def fields_text(fields: dict[str, Any]) -> str:

@@ -75,7 +75,8 @@ def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
 
 
 class Replays:
-    """Microseconds of a call, by a graph of several launches one after another over its operand sets.
+    """Microseconds of a call, by a graph of several launches one after another over its operand sets. Other
+    threads may go on meanwhile.
 
     Results rotate as operands do, so that what is written is as cold as what is read. Timers of one pool
     share the memory of their results: nobody reads those.
@@ -116,7 +117,7 @@ class Replays:
     def _capture(self, launches: int) -> None:
         graph = torch.cuda.CUDAGraph()
         results: list[Any] = [None] * self._sets
-        with capturing(graph, self._pool):
+        with capturing(graph, self._pool, capture_error_mode="thread_local"):
             for index in range(launches):
                 results[index % self._sets] = self._call(index % self._sets)
         results.clear()

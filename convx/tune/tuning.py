@@ -191,6 +191,8 @@ def tune_problem(
     returns what is called as each of them is done with."""
     device = _planning.device(where)
     known = None if force else records.find(problem, device)
+    if known is not None and known.by != records.TUNE:
+        known = None  # of fewer plans, more quickly
     # A plan of the record may be gone, or want another setting: then there is nothing that could be taken.
     if known is not None and records.restore(known) and known.algorithm in plans_of(problem, device):
         best = predicted(problem, device)

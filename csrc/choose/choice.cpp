@@ -144,7 +144,7 @@ std::optional<Choice> select_tuned(const Problem& problem, const DeviceTraits& d
     plan.predicted_us = tuned->us;
     plan.source = "tuned";
     plan.doubt = 1;
-    return Choice{std::move(plan), false, "the fastest when convx.tune measured this problem here"};
+    return Choice{std::move(plan), false, "the fastest when " + tuned->by + " measured this problem here"};
   }
   return std::nullopt;
 }

@@ -54,7 +54,7 @@ template <class Problem>
 void remember_problem(RecordFields& fields) {
   const Problem problem = read_problem<Problem>(fields);
   const std::string device = fields.text("device");
-  const Tuned choice = {fields.text("algorithm"), fields.number("us")};
+  const Tuned choice = {fields.text("algorithm"), fields.number("us"), fields.text_or("by", "convx.tune")};
   fields.require_empty();
   if (!std::isfinite(choice.us) || choice.us <= 0) {
     throw InvalidArgument("record: us must be above 0, got " + std::to_string(choice.us));

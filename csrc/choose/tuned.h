@@ -14,6 +14,7 @@ namespace convx {
 struct Tuned {
   std::string algorithm;  // a plan's name with its tiling: "depthwise/strip rows=4 columns=8"
   double us = 0;          // as measured
+  std::string by;         // who measured it, in words
 };
 
 // What tells the devices of a machine apart: a GPU's name; a CPU's instruction set and threads.
@@ -31,7 +32,7 @@ void forget_tuned();
 uint64_t tuned_generation();
 
 // remember_tuned from text, one "name = value" a line: every field of _core.Problem or _core.FilterProblem by
-// its name there (pairs and paddings as numbers with spaces between), device, algorithm and us. Throws
+// its name there (pairs and paddings as numbers with spaces between), device, algorithm, us and by. Throws
 // InvalidArgument for a name that is missing, unknown or given twice, and for values that mean nothing.
 void remember_tuned(const std::string& record);
 

@@ -137,7 +137,7 @@ bool TensorKey::operator==(const TensorKey& other) const {
 }
 
 bool CallKey::operator==(const CallKey& other) const {
-  return wanted == other.wanted && training == other.training && plans == other.plans &&
+  return wanted == other.wanted && training == other.training && measures == other.measures && plans == other.plans &&
          threads == other.threads && tf32 == other.tf32 && autocast == other.autocast &&
          input == other.input && weight == other.weight && bias == other.bias;
 }
@@ -175,6 +175,7 @@ std::optional<Operands> usual_operands(py::handle input_object, py::handle weigh
   key.tf32 = *tf32;
   key.threads = input->is_cuda() ? 0 : at::get_num_threads();
   key.plans = plans_forgotten();
+  key.measures = measures_first(*input);
   if (at::GradMode::is_enabled()) {
     key.wanted = (input->requires_grad() ? kInput : 0) | (weight->requires_grad() ? kWeight : 0) |
                  (bias != nullptr && bias->requires_grad() ? kBias : 0);
@@ -190,8 +191,9 @@ c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked&
   PreparedKey key = {operands.key, asked, packs_each_call};
   key.call.training = false;  // it has its say in packs_each_call
   if (const auto found = known.find(key); found != known.end()) return found->second;
-  auto made =
-      prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call);
+  auto made = prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call,
+                      key.call.measures);
+  if (key.call.measures) key.call.plans = plans_forgotten();  // with what was measured just now
   if (known.size() >= kMostKnown) known.clear();
   known.emplace(std::move(key), made);
   return made;

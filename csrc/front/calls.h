@@ -26,7 +26,7 @@ struct CallKey {
   uint64_t plans = 0;  // the count of choices that were made anew
   std::optional<at::ScalarType> autocast;
   int wanted = 0;
-  bool training = false;
+  bool training = false, measures = false;
   bool operator==(const CallKey& other) const;
   size_t hash() const;
 };

@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "choose/first_call.h"
 #include "choose/registry.h"
 #include "front/operators.h"
 #include "methods/native/native.h"
@@ -54,8 +55,15 @@ bool adds_bias_apart(const Prepared& prepared) {
   return problem.epilogue.has_bias && !native::adds_bias(problem, prepared.backend);
 }
 
+// Where a step's kernel is to run, and whether it is to be chosen by measured times.
+struct Place {
+  const DeviceTraits& device;
+  int index;
+  bool measures;
+};
+
 Step step(const Prepared& prepared, ConvProblem problem, Operation operation, const std::string& algorithm,
-          const DeviceTraits& device) {
+          const Place& place) {
   problem.operation = operation;
   if (operation != Operation::forward) {
     problem.packs_each_call = false;
@@ -63,7 +71,8 @@ Step step(const Prepared& prepared, ConvProblem problem, Operation operation, co
   }
   Step made;
   made.problem = problem;
-  made.plan = plan_for(problem, device, algorithm);
+  if (place.measures && algorithm == "auto") measure_first(problem, place.index);
+  made.plan = plan_for(problem, place.device, algorithm);
   made.by = by(*made.plan, prepared.geometry);
   return made;
 }
@@ -148,6 +157,12 @@ std::optional<int64_t> tf32_setting(const Tensor& input) {
   }
 }
 
+bool measures_first(const Tensor& input) {
+  if (!at::globalContext().benchmarkCuDNN()) return false;
+  const KernelLibrary* const library = find_library(input.is_cuda());
+  return library != nullptr && !library->is_capturing(input.device().index());
+}
+
 int64_t products_setting() {
   try {
     return at::globalContext().allowTF32CuBLAS() ? 2 : 0;
@@ -174,7 +189,7 @@ bool is_usual(const Tensor& tensor) {
 
 c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
                                      const std::optional<Tensor>& bias, const Asked& asked, int wanted,
-                                     bool packs_each_call) {
+                                     bool packs_each_call, bool measures) {
   const auto dtype = dtype_of(input);
   const auto tf32 = tf32_setting(input);
   const KernelLibrary* library = find_library(input.is_cuda());
@@ -218,14 +233,15 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
     set_tf32(p, *tf32);
     set_sizes(p, sizes_of(image), sizes_of(filters), geometry.stride.data(), geometry.padding.data(),
               geometry.dilation.data(), geometry.groups);
-    const DeviceTraits& device = library->device(input.device().index());
-    made->backend = device.backend;
-    made->forward = step(*made, p, Operation::forward, made->algorithm, device);
+    const int index = input.device().index();
+    const Place place = {library->device(index), index, measures};
+    made->backend = place.device.backend;
+    made->forward = step(*made, p, Operation::forward, made->algorithm, place);
     if (wanted & kInput) {
-      made->input_grad = step(*made, p, Operation::input_grad, made->algorithm_of_gradients, device);
+      made->input_grad = step(*made, p, Operation::input_grad, made->algorithm_of_gradients, place);
     }
     if (wanted & kWeight) {
-      made->weight_grad = step(*made, p, Operation::weight_grad, made->algorithm_of_gradients, device);
+      made->weight_grad = step(*made, p, Operation::weight_grad, made->algorithm_of_gradients, place);
     }
   } catch (const InvalidArgument&) {  // the operators say what is wrong
     return {};

@@ -68,6 +68,10 @@ at::MemoryFormat format_of(const Prepared& prepared);
 // The tensor, or a copy of it, dense in the format and where the kernels' vector loads can begin.
 Tensor dense(const KernelLibrary& library, const Tensor& tensor, at::MemoryFormat format);
 
+// Whether choices are to be measured on the input's device: torch.backends.cudnn.benchmark, which is of CPUs
+// too here. Never in a graph's capture.
+bool measures_first(const Tensor& input);
+
 // What torch's settings let be rounded to TF32, as the operators take it; none where it can't be told.
 std::optional<int64_t> tf32_setting(const Tensor& input);
 // The part of it that is of matrix products; that they may, where it can't be told.
@@ -84,9 +88,10 @@ struct Asked {
 };
 
 // Null where a call of this kind is the operators'.
+// measures: its problems, where auto is asked and nothing has been tuned, before their plans are chosen.
 c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
                                      const std::optional<Tensor>& bias, const Asked& asked, int wanted,
-                                     bool packs_each_call);
+                                     bool packs_each_call, bool measures);
 
 // The result of the call. Differentiable where Prepared wants gradients. packed: what PackedFilters keeps of
 // this weight; undefined where nobody keeps any.

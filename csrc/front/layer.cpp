@@ -64,6 +64,7 @@ std::shared_ptr<LayerCalls::Call> LayerCalls::add(const Operands& operands, cons
     const auto [stride, padding, dilation, groups, activation, algorithm] = meant.cast<Meant>();
     const Asked asked = {{stride, padding, dilation, groups}, parse_activation(activation), algorithm};
     call->prepared = prepared_for(operands, asked, packs_each_call(key, operands.weight));
+    if (key.measures) call->key.plans = plans_forgotten();  // with what was measured just now
   }
   if (calls_.size() >= kMostCalls) forget();
   calls_.push_back(call);

@@ -59,6 +59,10 @@ std::string RecordFields::text(const char* name) {
   return value;
 }
 
+std::string RecordFields::text_or(const char* name, const char* otherwise) {
+  return values_.count(name) == 0 ? otherwise : text(name);
+}
+
 int64_t RecordFields::integer(const char* name) {
   return integers(name, 1)[0];
 }

@@ -17,8 +17,9 @@ class RecordFields {
   explicit RecordFields(const std::string& record);
   bool says(const char* name, const char* value) const;  // without taking it
   std::string text(const char* name);
+  std::string text_or(const char* name, const char* otherwise);  // where the record has no such line
   int64_t integer(const char* name);
-  int64_t integer_or(const char* name, int64_t otherwise);  // where the record has no such line
+  int64_t integer_or(const char* name, int64_t otherwise);
   std::vector<int64_t> integers(const char* name, size_t count);
   double number(const char* name);
   void require_empty() const;  // nothing that nobody asked for

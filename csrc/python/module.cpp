@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "build_information.h"
+#include "choose/first_call.h"
 #include "choose/measured.h"
 #include "choose/offers.h"
 #include "choose/registry.h"
@@ -406,6 +407,15 @@ void translate_invalid_argument(std::exception_ptr thrown) {
   }
 }
 
+// measure(problem, device_index), kept for as long as the process lasts.
+void set_measure_of_python(const py::function& measure) {
+  auto* const kept = new py::function(measure);
+  set_measure_first([kept](const ConvProblem& problem, int device_index) {
+    const py::gil_scoped_acquire python;
+    (*kept)(problem, device_index);
+  });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -440,5 +450,6 @@ PYBIND11_MODULE(_core, module) {
   module.def("tuning_key", &tuning_key, py::arg("device"));
   module.def("remember_tuned", [](const std::string& record) { remember_tuned(record); }, py::arg("record"));
   module.def("forget_tuned", &forget_tuned);
+  module.def("set_measure_first", &set_measure_of_python, py::arg("measure"));
   module.def("build_info", &build_info);
 }
