@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks import convolution, filter2d, held_out, host, memory, modules, networks, report
+from benchmarks import convolution, filter2d, host, memory, modules, networks, report, wild
 from benchmarks.ablations import ablations_of, run_ablations
 from benchmarks.by_case import RunCase, end_of, is_over, run_cases
 from benchmarks.ceilings import ceilings
@@ -59,11 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--suite",
-        choices=(*SUITES, "filter2d", "held_out", "host", "memory", "modules", "networks"),
+        choices=(*SUITES, "filter2d", "wild", "host", "memory", "modules", "networks"),
         default="depthwise",
     )
-    add("--seed", type=int, help="of the suite held_out: another one than any that was looked at before")
-    add("--count", type=int, default=500, help="problems of the suite held_out (default 500)")
+    add("--seed", type=int, help="of the suite wild: another one than any that was looked at before")
+    add("--count", type=int, default=500, help="problems of the suite wild (default 500)")
     add("--case", help="names or patterns: D1,CONV*-5x5; the suite networks has more than it runs by default")
     add(
         "--operation",
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         "--in-network",
         action="store_true",
         help="on a GPU, time calls as a network has them: operands in the cache as far as they fit, another "
-        "kernel between calls; into a file of their own (the suite held_out always does)",
+        "kernel between calls; into a file of their own (the suite wild always does)",
     )
     add(
         "--warm",
@@ -233,16 +233,16 @@ def _run_convolutions(
     if not set(operations) <= set(OPERATIONS):
         raise ValueError(f"--operation: the operations of this suite are {', '.join(OPERATIONS)}")
     work: list[Problem]
-    if options.suite == "held_out":
-        work = _held_out_problems(options)
+    if options.suite == "wild":
+        work = _wild_problems(options)
     else:
         chosen = select_cases(SUITES[options.suite](), options.case)
         work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
     if not work:
         raise ValueError("these cases are too large for a CPU by default; name a smaller --batch")
     results.ceilings = ceilings(device)
-    in_network = options.in_network or options.suite == "held_out"
-    default_peers = held_out.PEERS if options.suite == "held_out" else GPU_PEERS if on_gpu else CPU_PEERS
+    in_network = options.in_network or options.suite == "wild"
+    default_peers = wild.PEERS if options.suite == "wild" else GPU_PEERS if on_gpu else CPU_PEERS
     settings = convolution.Settings(
         device,
         results.ceilings,
@@ -259,8 +259,8 @@ def _run_convolutions(
     if options.ablations:
         ablations = ablations_of(options.suite, planner.device, work)
         run, reference = partial(run_ablations, ablations=ablations), ablations.reference[1]
-    if options.suite == "held_out":
-        run = partial(held_out.run, planner=planner)
+    if options.suite == "wild":
+        run = partial(wild.run, planner=planner)
     until = end_of(options.seconds)
     previous: Problem | None = None
     failed = 0
@@ -288,16 +288,14 @@ def _run_convolutions(
     return failed
 
 
-def _held_out_problems(options: argparse.Namespace) -> list[Problem]:
+def _wild_problems(options: argparse.Namespace) -> list[Problem]:
     drawn = ("case", "operation", "dtype", "layout", "batch", "ablations", "all_candidates")
     given = [name for name in drawn if getattr(options, name)]
     if given:
-        raise ValueError(
-            f"--suite held_out draws its problems: --{given[0].replace('_', '-')} has no say there"
-        )
+        raise ValueError(f"--suite wild draws its problems: --{given[0].replace('_', '-')} has no say there")
     if options.seed is None:
-        raise ValueError("--suite held_out needs a --seed, another than any that was looked at before")
-    return list(held_out.problems(options.seed, options.count))
+        raise ValueError("--suite wild needs a --seed, another than any that was looked at before")
+    return list(wild.problems(options.seed, options.count))
 
 
 def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ class Planner:
         """The method and kernel that a call takes: "depthwise/strip"."""
         return _name(self._core.select(core_problem(problem), self.device, algorithm).plan)
 
+    def plan(self, problem: Problem) -> str:
+        """The plan that auto takes, with its tiling, by predictions alone."""
+        return str(self._core.select_untuned(core_problem(problem), self.device).plan.name)
+
     def candidates(self, problem: Problem) -> list[str]:
         """Every kernel that could run the problem, by the names that algorithm takes. On CPUs native too: its
         time has convx's part of the call in it, as torch's has not."""

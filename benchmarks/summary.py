@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import held_out, host, memory, modules, networks
+from benchmarks import host, memory, modules, networks, wild
 from benchmarks.choices import problem_of
 from benchmarks.fit import planned_device
 from benchmarks.planner import plan_of
@@ -162,7 +162,7 @@ def _peers(results: Results) -> str:
 
 # What is no layer.
 _SPECIAL: dict[str, Callable[[list[Record]], str]] = {
-    "held_out": held_out.table,
+    "wild": wild.table,
     "host": host.table,
     "memory": memory.table,
     "modules": modules.table,

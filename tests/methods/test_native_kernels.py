@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks import held_out
+from benchmarks import wild
 from benchmarks.operands import operands
 from benchmarks.peers import convx_function, torch_function
 
@@ -26,7 +26,7 @@ def kernels(call: Callable[[], Tensor]) -> list[str]:
 @pytest.mark.gpu
 def test_native_launches_torchs_kernels_alone() -> None:
     device = torch.device("cuda")
-    for problem in held_out.problems(7, 36):
+    for problem in wild.problems(7, 36):
         pair = operands(problem, 1, device)[0]
         own = convx_function(problem, "native", on_gpu=True)
         torchs = torch_function(problem, problem.layout, device)

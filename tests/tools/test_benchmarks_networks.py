@@ -16,12 +16,13 @@ import torch
 from torch import nn
 
 import convx.nn
-from benchmarks import held_out, memory, network_kinds, networks, timing
+from benchmarks import memory, network_kinds, networks, timing, wild
 from benchmarks.__main__ import main
 from benchmarks.environment import device_slug
 from benchmarks.results import best_peer, geomean, precision
 from benchmarks.suites import LAYOUTS, OPERATIONS
 from convx.optimize import optimizing
+from convx.tune import records as tuning_records
 
 CPU = torch.device("cpu")
 
@@ -35,12 +36,12 @@ def records_of(folder: Path, suite: str, *arguments: str) -> list[dict[str, Any]
 
 
 def test_a_seed_draws_the_same_layers_of_every_kind() -> None:
-    drawn, again = (list(held_out.problems(5, 54)) for _ in range(2))
+    drawn, again = (list(wild.problems(5, 54)) for _ in range(2))
     assert [problem.fields() for problem in drawn] == [problem.fields() for problem in again]
-    assert [problem.fields() for problem in held_out.problems(6, 54)] != [one.fields() for one in drawn]
-    assert Counter(problem.case.group for problem in drawn) == dict.fromkeys(held_out.KINDS, 3)
-    for problem in islice(held_out.problems(7, 400), 0, None, 3):
-        assert problem.bytes <= held_out.MOST_BYTES and problem.flops <= held_out.MOST_FLOPS
+    assert [problem.fields() for problem in wild.problems(6, 54)] != [one.fields() for one in drawn]
+    assert Counter(problem.case.group for problem in drawn) == dict.fromkeys(wild.KINDS, 3)
+    for problem in islice(wild.problems(7, 400), 0, None, 3):
+        assert problem.bytes <= wild.MOST_BYTES and problem.flops <= wild.MOST_FLOPS
         assert (
             1 <= problem.batch <= 64 and problem.operation in OPERATIONS and min(problem.shape.out_maps) > 0
         )
@@ -50,44 +51,51 @@ def test_a_seed_draws_the_same_layers_of_every_kind() -> None:
     ("arguments", "reason"),
     [((), "needs a --seed"), (("--seed", "1", "--layout", "nchw"), "--layout has no say")],
 )
-def test_held_out_takes_a_seed_and_no_choice(
+def test_wild_takes_a_seed_and_no_choice(
     arguments: tuple[str, ...], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        records_of(tmp_path, "held_out", *arguments)
+        records_of(tmp_path, "wild", *arguments)
     assert reason in capsys.readouterr().err
 
 
 def test_random_layers_are_measured_beside_torch_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_out, "MOST_BYTES", 1 << 19)
-    drawn = list(held_out.problems(3, 2))
-    records = records_of(tmp_path, "held_out", "--seed", "3", "--count", "2")
+    monkeypatch.setattr(wild, "MOST_BYTES", 1 << 19)
+    monkeypatch.setenv("CONVX_CACHE_DIR", str(tmp_path / "cache"))
+    drawn = list(wild.problems(3, 2))
+    records = records_of(tmp_path, "wild", "--seed", "3", "--count", "2")
     assert [record["case"] for record in records] == [problem.case.name for problem in drawn]
     for record in records:
         assert set(record["peers_us"]) == {"torch", "torch_again"} and record["convx_us"] > 0
+        assert record["measured_us"] > 0 and record["first_call_ms"] > 0 and record["error_ratio"] <= 2
+        same = record["measured_method"] == record["method"]
+        assert same or record["measured_us"] != record["convx_us"]
         assert best_peer(record | {"peers_us": {"torch": 2.0, "torch_again": 1.0}}) == ("torch", 2.0)
+    assert not tuning_records.all_remembered()  # nor written: a program's choices are its own
+    assert not (tmp_path / "cache").exists()
 
 
-def test_held_out_table_tells_choices_from_chance() -> None:
-    def record(kind: str, method: str, us: float, again: float) -> dict[str, Any]:
+def test_wild_table_tells_choices_from_chance() -> None:
+    def record(kind: str, method: str, us: float, again: float, measured: str, best: float) -> dict[str, Any]:
         peers = {"torch": 1.0, "torch_again": again}
-        return {"group": kind, "method": method, "convx_us": us, "peers_us": peers}
+        found = {"measured_method": measured, "measured_us": best, "first_call_ms": 100 * us}
+        return {"group": kind, "method": method, "convx_us": us, "peers_us": peers, **found}
 
-    rows = held_out.table(
+    rows = wild.table(
         [
-            record("a", "depthwise/strip", 0.5, 1.0),
-            record("a", "depthwise/strip", 1.05, 1.2),
-            record("a", "native", 1.01, 1.03),
-            record("b", "native", 1.2, 1.0),
+            record("a", "depthwise/strip", 0.5, 1.0, "depthwise/plane", 0.4),
+            record("a", "depthwise/strip", 1.05, 1.2, "native", 1.03),
+            record("a", "native", 1.01, 1.03, "native", 1.01),
+            record("b", "native", 1.2, 1.0, "depthwise/strip", 0.9),
         ]
     ).splitlines()
-    faster = f"{1 / geomean([0.5, 1.05]):.2f}"
+    faster, measured = (f"{1 / geomean(times):.2f}" for times in ([0.5, 1.05], [0.4, 0.9]))
     assert rows[-3:] == [
-        f"| a | 3 | 2 | {faster} | 1, 0 | 1 | 0, 0 | 2, 1 |",
-        "| b | 1 | 0 |  | 0, 0 | 1 | 1, 1 | 0, 0 |",
-        f"| all | 4 | 2 | {faster} | 1, 0 | 2 | 1, 1 | 2, 1 |",
+        f"| a | 3 | 2 | {faster} | 1, 0 | 1 | 0, 0 | 1 | 2.50 | 1, 0 | 101 | 2, 1 |",
+        "| b | 1 | 0 |  | 0, 0 | 1 | 1, 1 | 1 | 1.11 | 0, 0 | 120 | 0, 0 |",
+        f"| all | 4 | 2 | {faster} | 1, 0 | 2 | 1, 1 | 2 | {measured} | 1, 0 | 103 | 2, 1 |",
     ]
 
 
