@@ -20,6 +20,7 @@ from unfused import UNFUSED
 
 import convx
 from convx._arguments import is_channels_last
+from convx.optimize import check
 from convx.optimize.check import Reference
 from convx.optimize.layers import FusedConv2d
 
@@ -195,6 +196,37 @@ def test_chance_on_the_example_is_no_error(always: bool) -> None:
         assert error > 7.9 * reference.error
         assert bool(reference.disagrees(Candidate(), error)) == always
         assert reference.disagrees(Candidate(), math.nan)
+
+
+@pytest.mark.parametrize("setting", [0, check.CONVOLUTIONS, check.CONVOLUTIONS + check.PRODUCTS])
+def test_rounding_that_torchs_settings_allow_is_the_models_own(
+    setting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch may have chosen kernels that don't round; those of an optimized model may all the same."""
+    model = nn.Sequential(nn.Conv2d(12, 12, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)).eval()
+    x = image()
+    model(x)
+    exact = copy.deepcopy(model).double()
+    monkeypatch.setattr(check, "tf32_setting", lambda on_gpu, dtype: setting)
+
+    class Candidate(nn.Module):
+        """Rounds what its settings let it."""
+
+        def __init__(self, rounds: int) -> None:
+            super().__init__()
+            self.rounds = rounds
+
+        def forward(self, given: Tensor) -> Tensor:
+            with check._RoundingToTf32(self.rounds):
+                return exact(given.double())
+
+    with torch.no_grad():
+        reference = Reference(model, (x,), {})
+        for rounds in {setting, check.CONVOLUTIONS} - {0}:
+            candidate = Candidate(rounds)
+            error = reference.error_of(candidate)
+            assert 2e-5 < error < 2e-3 and error > 10 * reference.error
+            assert bool(reference.disagrees(candidate, error)) == (not setting)
 
 
 def test_hooks_of_what_is_looked_into_see_every_call() -> None:
