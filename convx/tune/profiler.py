@@ -15,6 +15,7 @@ import torch
 from convx.tune.replays import Call, InNetwork
 
 _ESTIMATES = 3  # calls that are timed to know how many make a sample
+_LONG_US = 20000.0  # of a first call on a CPU: a sample is one
 
 
 @dataclass
@@ -121,7 +122,8 @@ def _cpu_timer(call: Call, sets: int) -> Callable[[], float]:
             call(index)
         return (time.perf_counter() - begin) * 1e6 / repeats
 
-    run(1)
+    if run(1) > _LONG_US:
+        return lambda: run(1)
     repeats = max(1, math.ceil(round_us / max(_estimate(lambda: run(1)), 1e-3)))
     return lambda: run(repeats)
 
