@@ -218,14 +218,15 @@ class Operands:
 
         def image(size: tuple[int, ...]) -> Tensor:
             values = torch.randn(size, dtype=_DTYPES[problem.dtype], device=device, generator=generator)
-            last = problem.layout == "channels_last"
-            return values.to(memory_format=torch.channels_last) if last else values
+            return values.to(memory_format=_format(problem))
 
         taps = per_group * problem.filter_height * problem.filter_width
         weight = torch.randn(
             self.weight_size, dtype=_DTYPES[problem.dtype], device=device, generator=generator
         )
         self.weight = weight / math.sqrt(taps)
+        # As a model in channels_last has it. Layers keep what convx's kernels read; gradients get it so.
+        self.native_weight = self.weight.to(memory_format=_format(problem))
         self.bias = torch.zeros(problem.out_channels, dtype=weight.dtype, device=device)
         forward = problem.operation != "input_grad"
         backward = problem.operation != "forward"
@@ -240,7 +241,7 @@ class Operands:
         geometry = (list(p.stride), list(p.padding), list(p.dilation), p.groups)
         if p.operation == "input_grad":
             return lambda index: operators.conv2d_input_grad(
-                self.output_grads[index], self.weight, self.input_size, *geometry, algorithm, p.tf32
+                self.output_grads[index], self.native_weight, self.input_size, *geometry, algorithm, p.tf32
             )
         if p.operation == "weight_grad":
             return lambda index: operators.conv2d_weight_grad(
@@ -251,7 +252,8 @@ class Operands:
                 algorithm,
                 p.tf32,
             )
-        rest = (self.weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.tf32)
+        weight = self.native_weight if algorithm.partition("/")[0] == "native" else self.weight
+        rest = (weight, self.bias if p.bias else None, *geometry, p.activation, algorithm, p.tf32)
         residuals: list[Any] = self.residuals or [None] * self.sets
 
         def more(index: int) -> tuple[Any, ...]:

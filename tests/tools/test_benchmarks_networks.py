@@ -80,7 +80,12 @@ def test_random_layers_are_measured_beside_torch_twice(
 def test_wild_table_tells_choices_from_chance() -> None:
     def record(kind: str, method: str, us: float, again: float, measured: str, best: float) -> dict[str, Any]:
         peers = {"torch": 1.0, "torch_again": again}
-        found = {"measured_method": measured, "measured_us": best, "first_call_ms": 100 * us}
+        found = {
+            "measured_method": measured,
+            "measured_us": best,
+            "first_call_ms": 100 * us,
+            "torchs_first_call_ms": 7.0,
+        }
         return {"group": kind, "method": method, "convx_us": us, "peers_us": peers, **found}
 
     rows = wild.table(
@@ -93,9 +98,9 @@ def test_wild_table_tells_choices_from_chance() -> None:
     ).splitlines()
     faster, measured = (f"{1 / geomean(times):.2f}" for times in ([0.5, 1.05], [0.4, 0.9]))
     assert rows[-3:] == [
-        f"| a | 3 | 2 | {faster} | 1, 0 | 1 | 0, 0 | 1 | 2.50 | 1, 0 | 101 | 2, 1 |",
-        "| b | 1 | 0 |  | 0, 0 | 1 | 1, 1 | 1 | 1.11 | 0, 0 | 120 | 0, 0 |",
-        f"| all | 4 | 2 | {faster} | 1, 0 | 2 | 1, 1 | 2 | {measured} | 1, 0 | 103 | 2, 1 |",
+        f"| a | 3 | 2 | {faster} | 1, 0 | 1 | 0, 0 | 1 | 2.50 | 1, 0 | 101 | 7 | 2, 1 |",
+        "| b | 1 | 0 |  | 0, 0 | 1 | 1, 1 | 1 | 1.11 | 0, 0 | 120 | 7 | 0, 0 |",
+        f"| all | 4 | 2 | {faster} | 1, 0 | 2 | 1, 1 | 2 | {measured} | 1, 0 | 103 | 7 | 2, 1 |",
     ]
 
 
