@@ -1,4 +1,4 @@
-"""`python -m convx info`, `demo`, `bench`, `tune` and `filter`."""
+"""`python -m convx info`, `demo`, `bench`, `tune`, `records` and `filter`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _USAGE = """usage: python -m convx <command>
   demo    MobileNetV2 and ResNet-18 on a photograph, with torch's and with convx's layers (demo --help)
   bench   times a network of yours: torch's, converted, optimized; and its layers (bench --help)
   tune    measures every way to run a model's convolutions here, and records the fastest (tune --help)
+  records writes what was measured here to a file, or takes over another machine's (records --help)
   filter  filters a photo: edges, blur or a filter of yours (filter --help)"""
 
 
@@ -33,6 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         from convx.tune.cli import main as tune
 
         return tune(rest)
+    if command == "records":
+        from convx.tune.cli import records_main
+
+        return records_main(rest)
     if command == "filter":
         from convx.images.cli import main as filter_photo
 

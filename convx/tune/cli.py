@@ -1,4 +1,4 @@
-"""`python -m convx tune MODEL`."""
+"""`python -m convx tune MODEL` and `python -m convx records export FILE`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from convx._named_models import add_arguments, model_and_images, require_positive
+from convx.tune.sharing import export_records, merge_records
 from convx.tune.tuning import tune
 
 
@@ -49,4 +50,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
     print(report)
+    return 0
+
+
+def records_main(arguments: Sequence[str] | None = None) -> int:
+    """Exports or merges tuning records, says how many, and returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m convx records",
+        description="What convx.tune and first calls with torch.backends.cudnn.benchmark have found, as one "
+        "file for machines of the same kind: the same GPU, or the same processor, and the same versions.",
+    )
+    parser.add_argument(
+        "action", choices=("export", "merge"), help="write this machine's records, or take over a file's"
+    )
+    parser.add_argument("file", help="the file of records")
+    options = parser.parse_args(arguments)
+    try:
+        if options.action == "export":
+            print(f"{export_records(options.file)} records in {options.file}")
+        else:
+            print(merge_records(options.file))
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     return 0

@@ -192,7 +192,7 @@ def _are_times(candidates: Any) -> bool:
     )
 
 
-def _parse(path: Path) -> Record:
+def _parse_file(path: Path) -> Record:
     """Raises OSError or ValueError for a file that is no whole record."""
     try:
         data = json.loads(read_file(path, _MOST_BYTES))
@@ -200,8 +200,13 @@ def _parse(path: Path) -> Record:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise ValueError(f"it is not a {FORMAT}")
+    return parse(data)
+
+
+def parse(fields: Any) -> Record:
+    """The record that has these fields, of a file. ValueError where some are missing or mean nothing."""
     try:
-        record = Record(**data)
+        record = Record(**fields)
     except TypeError as error:
         raise ValueError(str(error)) from None
     is_typed = (
@@ -222,9 +227,10 @@ def _parse(path: Path) -> Record:
     return record
 
 
-def _read(path: Path) -> Record | None:
+def read(path: Path) -> Record | None:
+    """A file's record; None, with a warning, where it is there and not whole."""
     try:
-        return _parse(path)
+        return _parse_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
@@ -242,7 +248,7 @@ def _pass_over(path: Path, reason: object) -> None:
 def find(problem: Any, device: Any) -> Record | None:
     """The record of a problem on a device under today's versions and settings."""
     environment, fields = environment_of(device), problem_fields(problem)
-    record = _read(path_of(environment, fields))
+    record = read(path_of(environment, fields))
     if record is None or record.environment != environment or record.problem != fields:
         return None
     return record
@@ -372,7 +378,7 @@ def load() -> int:
     count = 0
     warn_where_unreadable(folder())
     for *_, path in reversed(files(folder(), "*.json")[-_MOST_RECORDS:]):
-        record = _read(path)
+        record = read(path)
         if record is None or not is_of_here(record):
             continue
         if path != path_of(record.environment, record.problem):

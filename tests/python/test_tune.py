@@ -305,7 +305,7 @@ def test_the_choice_of_an_input_grad_reaches_dispatch(layer: convx.nn.Conv2d, im
     layer.weight.requires_grad_(False)
     convx.tune(layer, image, operations=("input_grad",), rounds=1, progress=False)
     (path,) = records.folder().glob("*.json")
-    tuned = records._parse(path)
+    tuned = records._parse_file(path)
     for algorithm in ("native", next(name for name in tuned.candidates if "native" not in name)):
         records.remember(replace(tuned, algorithm=algorithm))
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
