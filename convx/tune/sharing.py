@@ -99,14 +99,11 @@ def _without_generated(record: Record) -> Record | None:
 def _read(path: Path) -> list[Record]:
     try:
         data = json.loads(read_file(path, _MOST_BYTES))
-        if (
-            not isinstance(data, dict)
-            or data.get("format") != FORMAT
-            or not isinstance(data["records"], list)
-        ):
+        found = data.get("records") if isinstance(data, dict) and data.get("format") == FORMAT else None
+        if not isinstance(found, list):
             raise ValueError(f"it is not a file of {FORMAT}")
-        return [records.parse(each) for each in data["records"]]
-    except (KeyError, RecursionError, ValueError) as error:
+        return [records.parse(each) for each in found]
+    except (RecursionError, ValueError) as error:
         raise InvalidArgument(
             f"path: {path} can't be merged: {error}; python -m convx records export writes such files"
         ) from None
