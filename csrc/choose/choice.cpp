@@ -180,8 +180,11 @@ std::string algorithm_of_gradients(const std::string& algorithm) {
 
 template <class Problem>
 Choice select_untuned(const Problem& problem, const DeviceTraits& device) {
+  std::vector<Plan> torchs;  // which can run anything
+  const MethodOf<Problem>* const native = find<Problem>("native");
+  if (native != nullptr) torchs = predict(*native, problem, device);
   std::optional<Plan> torch;
-  if (find<Problem>("native") != nullptr) torch = select_named(problem, device, "native").plan;
+  if (!torchs.empty()) torch = *find_plan(torchs, {"native", "", ""});
   std::optional<Plan> best = torch;
   std::vector<std::string> unmeasured;
   std::string reasons;
@@ -192,7 +195,8 @@ Choice select_untuned(const Problem& problem, const DeviceTraits& device) {
       continue;
     }
     bool measured = false;
-    for (Plan& plan : predict(*method, problem, device)) {
+    std::vector<Plan> plans = method == native ? std::move(torchs) : predict(*method, problem, device);
+    for (Plan& plan : plans) {
       measured = measured || std::isfinite(plan.doubt);
       if (plan.by_name_only) continue;
       const bool is_ahead =

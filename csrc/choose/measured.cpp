@@ -192,20 +192,17 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
   std::vector<Plan> plans = candidates(method, problem, device);
   const Packing packing = device.backend == Backend::cpu ? Packing::kept : packing_of(problem);
   if (packing == Packing::measured) add_packing_times(plans);
-  std::map<std::string, double> least;
-  for (const Plan& plan : plans) {
-    const auto [found, first] = least.emplace(measured_name(plan), plan.predicted_us);
-    if (!first) found->second = std::min(found->second, plan.predicted_us);
-  }
-  for (const auto& [name, estimate] : least) {
-    const auto is_meant = [&name = name](const Plan& plan) { return measured_name(plan) == name; };
-    const bool is_exact = std::find_if(plans.begin(), plans.end(), is_meant)->exact;
+  std::map<std::string, std::vector<Plan*>> by_name;
+  for (Plan& plan : plans) by_name[measured_name(plan)].push_back(&plan);
+  for (const auto& [name, meant] : by_name) {
+    const bool is_exact = meant.front()->exact;
     const Measured measured = measured_time(name, is_exact ? exact(problem) : problem, device);
     if (!measured) continue;
-    for (Plan& plan : plans) {
-      if (!is_meant(plan)) continue;
-      if (plan.predicted_us == estimate) plan.source = measured.source, plan.doubt = measured.doubt;
-      plan.predicted_us *= measured.us / estimate;
+    const auto is_less = [](const Plan* a, const Plan* b) { return a->predicted_us < b->predicted_us; };
+    const double least = (*std::min_element(meant.begin(), meant.end(), is_less))->predicted_us;
+    for (Plan* const plan : meant) {
+      if (plan->predicted_us == least) plan->source = measured.source, plan->doubt = measured.doubt;
+      plan->predicted_us *= measured.us / least;
     }
   }
   if (packing == Packing::added) add_packing_times(plans);

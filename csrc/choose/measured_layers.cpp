@@ -41,14 +41,25 @@ double MeasuredLayers::distance(const Place& a, const Place& b, int64_t element_
   return std::sqrt(squares);
 }
 
+const MeasuredLayers::View& MeasuredLayers::view_from(const Place& place, int64_t element_bytes) const {
+  thread_local View view;
+  if (view.of == this && view.place == place && view.element_bytes == element_bytes) return view;
+  view.of = this, view.place = place, view.element_bytes = element_bytes;
+  view.away.resize(places_.size()), view.say.resize(places_.size());
+  for (size_t layer = 0; layer < places_.size(); ++layer) {
+    view.away[layer] = distance(place, places_[layer], element_bytes);
+    view.say[layer] = std::exp(-view.away[layer] / reach_);
+  }
+  return view;
+}
+
 MeasuredLayers::Surroundings MeasuredLayers::around(const ConvProblem& problem, int first, int count) const {
-  const Place place = place_of(problem);
+  const View& view = view_from(place_of(problem), element_size(problem.dtype));
   double nearest = std::numeric_limits<double>::infinity(), sum = 0;
   for (const MeasuredPoint* point = points_ + first; point != points_ + first + count; ++point) {
-    const double away =
-        distance(place, places_[static_cast<size_t>(point->layer)], element_size(problem.dtype));
-    nearest = std::min(nearest, away);
-    sum += static_cast<double>(point->weight) * std::exp(-away / reach_);
+    const auto layer = static_cast<size_t>(point->layer);
+    nearest = std::min(nearest, view.away[layer]);
+    sum += static_cast<double>(point->weight) * view.say[layer];
   }
   return {nearest, std::exp(sum)};
 }

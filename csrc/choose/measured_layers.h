@@ -41,6 +41,16 @@ class MeasuredLayers {
   struct Place {
     std::array<double, 6> axes;
     int64_t in_plane, out_plane;  // elements
+    bool operator==(const Place& other) const {
+      return axes == other.axes && in_plane == other.in_plane && out_plane == other.out_plane;
+    }
+  };
+  // All layers as they lie around one place, which is asked about for every plan of its problem.
+  struct View {
+    const MeasuredLayers* of = nullptr;
+    Place place{};
+    int64_t element_bytes = 0;
+    std::vector<double> away, say;  // of each layer: its distance, and what its weight counts
   };
 
   static Place place_of(int64_t batch, int64_t in_channels, int64_t out_channels, int64_t in_plane,
@@ -48,6 +58,7 @@ class MeasuredLayers {
   static Place place_of(const MeasuredLayer& layer);
   static Place place_of(const ConvProblem& problem);
   static double distance(const Place& a, const Place& b, int64_t element_bytes);
+  const View& view_from(const Place& place, int64_t element_bytes) const;  // of this thread, until the next
 
   double reach_;
   std::vector<Place> places_;

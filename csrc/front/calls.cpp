@@ -137,9 +137,9 @@ bool TensorKey::operator==(const TensorKey& other) const {
 }
 
 bool CallKey::operator==(const CallKey& other) const {
-  return wanted == other.wanted && training == other.training && measures == other.measures && plans == other.plans &&
-         threads == other.threads && tf32 == other.tf32 && autocast == other.autocast &&
-         input == other.input && weight == other.weight && bias == other.bias;
+  return wanted == other.wanted && training == other.training && measures == other.measures &&
+         plans == other.plans && threads == other.threads && tf32 == other.tf32 &&
+         autocast == other.autocast && input == other.input && weight == other.weight && bias == other.bias;
 }
 
 size_t CallKey::hash() const {

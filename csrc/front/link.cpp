@@ -135,7 +135,8 @@ py::object convolution_link(py::handle input, py::handle weight, py::handle bias
   Asked asked = {
       {stride, padding, dilation, groups}, parse_activation(activation), algorithm, Residual::none};
   if (adds) asked.residual = residual_after_activation ? Residual::after : Residual::before;
-  const auto made = prepare(operands->input, operands->weight, operands->bias, asked, 0, packed.is_none(), false);
+  const auto made =
+      prepare(operands->input, operands->weight, operands->bias, asked, 0, packed.is_none(), false);
   if (!made || made->backend != Backend::cpu) return py::none();
   const Prepared& p = *made;
   const at::MemoryFormat format = front::format_of(p);

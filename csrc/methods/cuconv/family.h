@@ -10,6 +10,7 @@ namespace convx::cuconv {
 
 // Every way to run a supported problem, best first within each candidate.
 void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device);  // whether that appends any
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 

@@ -47,13 +47,14 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (const Support padding = supports_padding(problem, device); !padding.ok) return padding;
   const Support support = fits(sweep_of(problem));
   if (!support.ok) return support;
-  std::vector<Plan> plans;
-  device.backend == Backend::cpu ? append_cpu(problem, device, plans) : append_gpu(problem, device, plans);
-  if (!plans.empty()) return Support::yes();
   if (device.backend == Backend::cpu) {
+    std::vector<Plan> plans;
+    append_cpu(problem, device, plans);
+    if (!plans.empty()) return Support::yes();
     return Support::no("a packed copy of one image is more than the " +
                        megabytes(static_cast<double>(workspace_limit())) + " MB of CONVX_WORKSPACE_LIMIT_MB");
   }
+  if (has_gpu_plan(problem, device)) return Support::yes();
   return Support::no("no tiling has fewer than 2^31 blocks and fits shared memory");
 }
 

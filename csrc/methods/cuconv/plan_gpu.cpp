@@ -114,13 +114,14 @@ void append_published(const ConvProblem& problem, const DeviceTraits& device, co
 
 struct Choice {
   Tiling tiling;
-  int64_t workspace;
   double us;
 };
 
-// Every tiling of the tile kernel with that many planes.
-void append_choices(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, int64_t planes,
-                    bool planes_are_taps, std::vector<Choice>& choices) {
+// Every tiling of the tile kernel with that many planes, until one is enough: visit(shape, tiling, geometry)
+// says whether it is.
+template <class Visit>
+bool for_each_tiling(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, int64_t planes,
+                     bool planes_are_taps, const Visit& visit) {
   for (const Shape& shape : tile::kShapes) {
     if (!tile::has_shape(shape, problem.dtype)) continue;
     Tiling t{};
@@ -137,13 +138,22 @@ void append_choices(const ConvProblem& problem, const DeviceTraits& device, cons
         const Geometry g = tile::geometry_of(s, t, accumulator_bytes(problem.dtype));
         if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > kMostBlocks) continue;
         if (!planes_are_taps && planes > 1 && g.chunks < planes) continue;
-        choices.push_back(
-            {t, 0,
-             tile::predicted_us(problem, device, s, shape, t, g) + sum_us(s, planes, problem.dtype, device)});
+        if (visit(shape, t, g)) return true;
         break;
       }
     }
   }
+  return false;
+}
+
+void append_choices(const ConvProblem& problem, const DeviceTraits& device, const Sweep& s, int64_t planes,
+                    bool planes_are_taps, std::vector<Choice>& choices) {
+  const double sum = sum_us(s, planes, problem.dtype, device);
+  for_each_tiling(problem, device, s, planes, planes_are_taps,
+                  [&](const Shape& shape, const Tiling& t, const Geometry& g) {
+                    choices.push_back({t, tile::predicted_us(problem, device, s, shape, t, g) + sum});
+                    return false;
+                  });
 }
 
 void append_best(const char* candidate, const ConvProblem& problem, const DeviceTraits& device,
@@ -212,6 +222,14 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   }
   append_published(problem, device, s, plans);
   append_tensor(problem, device, plans);
+}
+
+bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device) {
+  const auto enough = [](const Shape&, const Tiling&, const Geometry&) { return true; };
+  if (for_each_tiling(problem, device, sweep_of(problem), 1, false, enough)) return true;
+  std::vector<Plan> plans;
+  append_gpu(problem, device, plans);
+  return !plans.empty();
 }
 
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {

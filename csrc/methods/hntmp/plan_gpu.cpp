@@ -60,8 +60,7 @@ bool is_possible(const Geometry& g, int index, const Sweep& s, const ConvProblem
   return g.shared_bytes <= device.shared_bytes_per_block && g.blocks < kLimit;
 }
 
-Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem,
-             const DeviceTraits& device) {
+Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& problem) {
   Plan plan;
   plan.candidate = std::string(g.tile.candidate) + (g.splits > 1 ? "_split" : "");
   plan.kernel = index;
@@ -74,13 +73,13 @@ Plan plan_of(const Geometry& g, int index, const Sweep& s, const ConvProblem& pr
   }
   plan.packing = packing::crsk_name(problem, g.block_channels());
   plan.packed_weight_bytes = packing::crsk_bytes(problem, g.block_channels());
-  plan.predicted_us = predicted_us(g, s, problem, device);
   return plan;
 }
 
-void append_tile(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
-                 std::vector<Plan>& plans) {
-  std::vector<Plan> whole, split;
+// Every geometry that can run, until one is enough: visit(geometry) says whether it is.
+template <class Visit>
+bool for_each_geometry(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
+                       const Visit& visit) {
   for (int64_t lane_filters = 2; lane_filters <= device.lanes / 2; lane_filters *= 2) {
     for (int64_t warps = 1; warps * device.lanes <= kMostThreads; warps *= 2) {
       for (int64_t splits = 1; splits <= 8; splits *= 2) {
@@ -88,12 +87,43 @@ void append_tile(int index, const Sweep& s, const ConvProblem& problem, const De
         if (!is_possible(g, index, s, problem, device)) continue;
         // More blocks than the device holds at once have nothing to gain from a split.
         if (splits > 1 && g.blocks / splits >= 2 * device.multiprocessors) continue;
-        (splits > 1 ? split : whole).push_back(plan_of(g, index, s, problem, device));
+        if (visit(g)) return true;
       }
     }
   }
-  append_fastest(plans, std::move(whole), 3);
-  append_fastest(plans, std::move(split), 1);
+  return false;
+}
+
+// The fastest geometries become plans.
+void append_tile(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
+                 std::vector<Plan>& plans) {
+  using Choice = std::pair<double, Geometry>;
+  std::vector<Choice> whole, split;
+  for_each_geometry(index, s, problem, device, [&](const Geometry& g) {
+    (g.splits > 1 ? split : whole).emplace_back(predicted_us(g, s, problem, device), g);
+    return false;
+  });
+  const auto append = [&](std::vector<Choice>& choices, size_t most) {
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const Choice& a, const Choice& b) { return a.first < b.first; });
+    if (choices.size() > most)
+      choices.erase(choices.begin() + static_cast<std::ptrdiff_t>(most), choices.end());
+    for (const auto& [us, geometry] : choices) {
+      plans.push_back(plan_of(geometry, index, s, problem));
+      plans.back().predicted_us = us;
+    }
+  };
+  append(whole, 3);
+  append(split, 1);
+}
+
+bool has_tile(const Sweep& sweep, const ConvProblem& problem, const DeviceTraits& device) {
+  for (int index = 0; index < kTiles && has_taps(problem); ++index) {
+    const auto enough = [](const Geometry&) { return true; };
+    if (fits_tile(index, sweep, problem) && for_each_geometry(index, sweep, problem, device, enough))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -111,7 +141,7 @@ Support gpu_supports(const ConvProblem& problem, const DeviceTraits& device) {
       s.groups * std::max(s.source_channels, s.result_channels) >= kLimit) {
     return Support::no("its GPU kernels need fewer than 2^21 channels");
   }
-  if (!gpu_candidates(problem, device).empty()) return Support::yes();
+  if (has_tile(s, problem, device) || !gpu_candidates(problem, device).empty()) return Support::yes();
   if (!has_taps(problem)) {
     return Support::no("its GPU kernels need filters of up to 7x7, not " +
                        std::to_string(problem.filter_height) + "x" + std::to_string(problem.filter_width) +

@@ -1,5 +1,7 @@
 // Which tiles of the tensor kernel a problem can use, and what that should cost.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "methods/cuconv/family.h"
@@ -19,8 +21,8 @@ constexpr int64_t kSplits[] = {1, 2, 4, 8};  // planes of partial sums
 constexpr int64_t kFewestSplit = 8;
 
 template <Precision Kind, class Tile>
-Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
-             const Geometry& g, const tensor::Way& way) {
+Plan plan_of(int index, const ConvProblem& problem, const Sweep& s, const Geometry& g, const tensor::Way& way,
+             double us) {
   Plan plan;
   plan.candidate = "tensor";
   plan.kernel = kTensor;
@@ -36,8 +38,7 @@ Plan plan_of(int index, const ConvProblem& problem, const DeviceTraits& device, 
   plan.packing = Kind == matrix::kSplit ? "64 filters in parts by taps" : "64 filters by taps";
   plan.packed_weight_bytes = s.groups * g.steps * s.taps() * g.m_tiles * tensor::filter_tile_bytes(Kind);
   plan.reads_both = Kind == matrix::kSplit;  // for sums that are not finite
-  plan.predicted_us =
-      tensor::predicted_us<Kind, Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
+  plan.predicted_us = us;
   return plan;
 }
 
@@ -82,16 +83,18 @@ void for_each_way(const Sweep& s, int64_t steps, const Body& body) {
 template <Precision Kind, class Tile>
 void append_tile(int index, const ConvProblem& problem, const DeviceTraits& device, const Sweep& s,
                  std::vector<Plan>& plans) {
-  std::vector<Plan> ways;
+  double best_us = std::numeric_limits<double>::infinity();
+  tensor::Way best{};
   for_each_way(s, divide_up(s.source_channels, step_channels(Kind)), [&](const tensor::Way& way) {
     const Geometry g = tensor::geometry_of<Kind, Tile>(s, way);
-    if (is_possible<Tile>(g, problem, s, device)) {
-      ways.push_back(plan_of<Kind, Tile>(index, problem, device, s, g, way));
-    }
+    if (!is_possible<Tile>(g, problem, s, device)) return;
+    const double us =
+        tensor::predicted_us<Kind, Tile>(problem, device, s, g) + sum_us(s, g.planes, problem.dtype, device);
+    if (us < best_us) best_us = us, best = way;
   });
-  const auto best = std::min_element(
-      ways.begin(), ways.end(), [](const Plan& a, const Plan& b) { return a.predicted_us < b.predicted_us; });
-  if (best != ways.end()) plans.push_back(*best);
+  if (!std::isfinite(best_us)) return;
+  const Geometry g = tensor::geometry_of<Kind, Tile>(s, best);
+  plans.push_back(plan_of<Kind, Tile>(index, problem, s, g, best, best_us));
 }
 
 template <Precision Kind>

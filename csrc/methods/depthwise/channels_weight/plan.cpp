@@ -63,8 +63,10 @@ struct BestPlans {
   Plan sliced, once;
 };
 
-void keep_better(Plan& best, const Plan& plan) {
-  if (best.tiling.empty() || plan.predicted_us < best.predicted_us) best = plan;
+// Makes the plan of that time if it is the best so far.
+template <class Make>
+void keep_better(Plan& best, double us, const Make& make) {
+  if (best.tiling.empty() || us < best.predicted_us) best = make();
 }
 
 // Blocks of `most` threads at most, of which `across` lie side by side.
@@ -119,11 +121,14 @@ void try_blocks(const ConvProblem& problem, const DeviceTraits& device, const Ti
         return plan;
       };
       if (geometry.across_tiles == 1) {
-        keep_better(best.once, plan_of("channels_weight_once", 1, channels_weight_us(work, 1)));
+        const double us = channels_weight_us(work, 1);
+        keep_better(best.once, us, [&] { return plan_of("channels_weight_once", 1, us); });
       }
       const Slices slices = best_slices(work);
-      if (slices.count > 0)
-        keep_better(best.sliced, plan_of(tile.candidate, slices.count, slices.predicted_us));
+      if (slices.count > 0) {
+        keep_better(best.sliced, slices.predicted_us,
+                    [&] { return plan_of(tile.candidate, slices.count, slices.predicted_us); });
+      }
     }
   }
 }
@@ -150,7 +155,9 @@ void append_tile(const ConvProblem& problem, const DeviceTraits& device, const T
       }
     }
     if (!best.sliced.tiling.empty()) plans.push_back(best.sliced);
-    if (!best.once.tiling.empty()) keep_better(best_of_all.once, best.once);
+    if (!best.once.tiling.empty()) {
+      keep_better(best_of_all.once, best.once.predicted_us, [&] { return best.once; });
+    }
   }
 }
 
