@@ -31,7 +31,7 @@ def choose(model: Module, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
         for problem, where in found:
             device = _planning.device(where)
             record = records.remembered(problem, device)
-            if record is None:
+            if record is None or record.by == records.FIRST_CALL:  # which has looked at fewer
                 record = measured(problem, where, plans_of(problem, device, most), _ROUNDS, {})
                 records.remember(record)
             chosen.append(record)
