@@ -12,6 +12,7 @@
 #include "choose/measured_layers.h"
 #include "choose/measured_machine.h"
 #include "choose/offers.h"
+#include "methods/native/native.h"
 
 namespace convx {
 namespace {
@@ -179,6 +180,19 @@ Problem exact(const Problem& problem) {
   return problem;
 }
 
+// Where torch's convolution is slow beyond all doubt, kernels of CPUs count by their estimates.
+void count_estimates(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  constexpr double kDoubt = 4;
+  if (!native::goes_by_groups(problem, device)) return;
+  for (Plan& plan : plans) {
+    if (plan.method != &native::method) plan.doubt = std::min(plan.doubt, kDoubt);
+  }
+}
+
+template <class Problem>
+void count_estimates(const Problem& /*problem*/, const DeviceTraits& /*device*/,
+                     std::vector<Plan>& /*plans*/) {}
+
 }  // namespace
 
 Measured measured_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device) {
@@ -205,6 +219,7 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
       plan->predicted_us *= measured.us / least;
     }
   }
+  count_estimates(problem, device, plans);
   if (packing == Packing::added) add_packing_times(plans);
   for (Plan& plan : plans) plan.predicted_us += plan.beside_us;
   std::stable_sort(plans.begin(), plans.end(),

@@ -16,4 +16,11 @@ enum Kernel { kConvolution, kIm2col, kMatmul, kFused };
 inline bool adds_bias(const ConvProblem& problem, Backend backend) {
   return backend == Backend::cpu || problem.is_depthwise();
 }
+
+// Whether torch goes group by group, image by image: in 16 bits oneDNN has convolutions of groups for CPUs
+// with AVX-512 alone. That takes so long that estimates tell.
+inline bool goes_by_groups(const ConvProblem& problem, const DeviceTraits& device) {
+  return device.backend == Backend::cpu && device.isa != CpuIsa::avx512 && problem.groups > 1 &&
+         element_size(problem.dtype) == 2;
+}
 }  // namespace convx::native
