@@ -234,7 +234,7 @@ def _run_convolutions(
         raise ValueError(f"--operation: the operations of this suite are {', '.join(OPERATIONS)}")
     work: list[Problem]
     if options.suite == "wild":
-        work = _wild_problems(options)
+        work = _wild_problems(options, device.type)
     else:
         chosen = select_cases(SUITES[options.suite](), options.case)
         work = list(problems(chosen, operations, dtypes, layouts, options.batch, on_gpu))
@@ -288,14 +288,14 @@ def _run_convolutions(
     return failed
 
 
-def _wild_problems(options: argparse.Namespace) -> list[Problem]:
+def _wild_problems(options: argparse.Namespace, device: str) -> list[Problem]:
     drawn = ("case", "operation", "dtype", "layout", "batch", "ablations", "all_candidates")
     given = [name for name in drawn if getattr(options, name)]
     if given:
         raise ValueError(f"--suite wild draws its problems: --{given[0].replace('_', '-')} has no say there")
     if options.seed is None:
         raise ValueError("--suite wild needs a --seed, another than any that was looked at before")
-    return list(wild.problems(options.seed, options.count))
+    return list(wild.problems(options.seed, options.count, device))
 
 
 def _default_dtypes(suite: str, on_gpu: bool) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ from convx.tune import first_call
 from convx.tune.records import Record as TuningRecord
 
 PEERS = ("torch", "torch_again")
-MOST_BYTES = 1 << 29  # of a problem
-MOST_FLOPS = 2e11
+MOST_BYTES = {"cuda": 1 << 29, "cpu": 1 << 24}  # of a problem
+MOST_FLOPS = {"cuda": 2e11, "cpu": 1e9}  # there torch may take 100 ns for a product in 16 bits
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class RandomProblem(Problem):
         raise NotImplementedError("a problem of a seed is repeated with all of them")
 
 
-def problems(seed: int, count: int) -> Iterator[RandomProblem]:
-    """Kinds take turns; everything else is drawn."""
+def problems(seed: int, count: int, device: str = "cuda") -> Iterator[RandomProblem]:
+    """Kinds take turns; everything else is drawn, up to sizes that the device has time for."""
     draw = random.Random(seed)
     kinds = list(KINDS.items())
     number = 0
@@ -162,7 +162,8 @@ def problems(seed: int, count: int) -> Iterator[RandomProblem]:
         problem = RandomProblem(
             case, draw.choice(OPERATIONS), dtype, draw.choice(LAYOUTS), batch, precision == "tf32"
         )
-        if min(shape.out_maps) >= 1 and problem.bytes <= MOST_BYTES and problem.flops <= MOST_FLOPS:
+        fits = problem.bytes <= MOST_BYTES[device] and problem.flops <= MOST_FLOPS[device]
+        if min(shape.out_maps) >= 1 and fits:
             number += 1
             yield problem
 

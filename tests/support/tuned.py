@@ -19,7 +19,8 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder for each test; what it has tuned is forgotten afterwards."""
+    """A cache folder for each test; what others have tuned is forgotten before, and its own afterwards."""
+    records.forget()
     monkeypatch.setenv("CONVX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(folder, "_warned", set())
     yield tmp_path / "cache"
