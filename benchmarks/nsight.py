@@ -17,12 +17,11 @@ _SEPARATOR = "spin_kernel"  # torch.cuda._sleep
 Kernel = tuple[str, dict[str, float]]  # its name and its metrics
 
 
-def run_under_profiler(calls: Sequence[Callable[[], Any]], warm: int = 1) -> None:
-    """Each call once behind a separator, all after `warm` rounds that nobody counts."""
+def run_under_profiler(calls: Sequence[Callable[[], Any]]) -> None:
+    """Each call once behind a separator, all after a round that nobody counts."""
     with torch.inference_mode():
-        for _ in range(warm):
-            for call in calls:
-                call()
+        for call in calls:
+            call()
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
         for call in calls:

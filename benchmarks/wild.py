@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.convolution import SURE_ROUNDS, Measured, Report, Settings, measure_problem
+from benchmarks.convolution import Report, Settings, measure_surely
 from benchmarks.operands import operands
 from benchmarks.peers import tf32, torch_function
 from benchmarks.planner import Planner, core_problem
@@ -180,7 +180,7 @@ def run(problem: RandomProblem, settings: Settings, planner: Planner, report: Re
         plan = chosen[0].algorithm
         # By name, lest the front measure too.
         predicted = planner.plan(problem)
-        measured = _surely(problem, predicted, plan, settings, report)
+        measured = measure_surely(problem, settings, report, list(dict.fromkeys((predicted, plan))))
     finally:
         torch.backends.cudnn.benchmark = before
     if "convx" in measured.times:
@@ -217,19 +217,6 @@ def _first_call_of_torch(problem: RandomProblem, device: torch.device) -> Callab
 def _kernel(plan: str) -> str:
     """A plan's name without its tiling."""
     return plan.partition(" ")[0]
-
-
-def _surely(
-    problem: RandomProblem, predicted: str, plan: str, settings: Settings, report: Report
-) -> Measured:
-    """Where one of both seems slower than torch, once more and longer, and that counts."""
-    plans = list(dict.fromkeys((predicted, plan)))
-    measured = measure_problem(problem, plans, settings, report)
-    own = [measured.times[name] for name in ("convx", plan) if name in measured.times]
-    if any(us > 1.02 * measured.peers.get("torch", us) for us in own):
-        again = replace(settings, rounds=max(SURE_ROUNDS, settings.rounds))
-        measured = measure_problem(problem, plans, again, report)
-    return measured
 
 
 def table(records: list[Record]) -> str:

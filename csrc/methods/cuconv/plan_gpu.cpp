@@ -6,6 +6,7 @@
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/tile/cost.h"
 #include "methods/packing/crsk.h"
+#include "plan/append_fastest.h"
 #include "problem/memory.h"
 
 namespace convx::cuconv {
@@ -158,9 +159,7 @@ void append_choices(const ConvProblem& problem, const DeviceTraits& device, cons
 
 void append_best(const char* candidate, const ConvProblem& problem, const DeviceTraits& device,
                  const Sweep& s, std::vector<Choice>& choices, size_t most, std::vector<Plan>& plans) {
-  std::stable_sort(choices.begin(), choices.end(),
-                   [](const Choice& a, const Choice& b) { return a.us < b.us; });
-  if (choices.size() > most) choices.resize(most);
+  keep_fastest(choices, most, &Choice::us);
   for (const Choice& choice : choices) {
     const Tiling& t = choice.tiling;
     Plan plan = plan_of(candidate, kTile, problem, device);

@@ -94,23 +94,24 @@ bool for_each_geometry(int index, const Sweep& s, const ConvProblem& problem, co
   return false;
 }
 
+struct Choice {
+  Geometry geometry;
+  double us;
+};
+
 // The fastest geometries become plans.
 void append_tile(int index, const Sweep& s, const ConvProblem& problem, const DeviceTraits& device,
                  std::vector<Plan>& plans) {
-  using Choice = std::pair<double, Geometry>;
   std::vector<Choice> whole, split;
   for_each_geometry(index, s, problem, device, [&](const Geometry& g) {
-    (g.splits > 1 ? split : whole).emplace_back(predicted_us(g, s, problem, device), g);
+    (g.splits > 1 ? split : whole).push_back({g, predicted_us(g, s, problem, device)});
     return false;
   });
   const auto append = [&](std::vector<Choice>& choices, size_t most) {
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return a.first < b.first; });
-    if (choices.size() > most)
-      choices.erase(choices.begin() + static_cast<std::ptrdiff_t>(most), choices.end());
-    for (const auto& [us, geometry] : choices) {
-      plans.push_back(plan_of(geometry, index, s, problem));
-      plans.back().predicted_us = us;
+    keep_fastest(choices, most, &Choice::us);
+    for (const Choice& choice : choices) {
+      plans.push_back(plan_of(choice.geometry, index, s, problem));
+      plans.back().predicted_us = choice.us;
     }
   };
   append(whole, 3);
