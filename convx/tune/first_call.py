@@ -8,6 +8,7 @@ and, by the records of convx.tune, for later ones.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ from convx._errors import reason_of
 from convx.tune import records
 from convx.tune.folder import warn_once
 from convx.tune.measuring import measured, plans_of
+from convx.tune.replays import InNetwork, Queued
 
 _MOST = 4  # plans, beside torch's
 _ROUNDS = 5
@@ -33,7 +35,14 @@ def register() -> None:
 def found(problem: Any, where: torch.device) -> records.Record:
     """The fastest of the likely plans of a _core.Problem; nothing is remembered."""
     plans = plans_of(problem, _planning.device(where), _MOST)
-    return measured(problem, where, plans, _ROUNDS, {}, by=records.FIRST_CALL)
+    sampler = _network(where).timer if where.type == "cuda" else None
+    return measured(problem, where, plans, _ROUNDS, {}, by=records.FIRST_CALL, sampler=sampler)
+
+
+@functools.cache
+def _network(where: torch.device) -> InNetwork:
+    with torch.inference_mode(False):  # tensors made under it could not be written to later, without
+        return InNetwork(where, lambda call: Queued(call, where))
 
 
 def measure(problem: Any, device_index: int) -> None:

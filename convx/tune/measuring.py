@@ -10,7 +10,7 @@ import torch
 from convx import _planning
 from convx.tune import records
 from convx.tune.operands import BlockOperands, ExciteOperands, FilterOperands, Operands
-from convx.tune.profiler import Timing, fastest, profile
+from convx.tune.profiler import Sampler, Timing, fastest, profile
 from convx.tune.records import Record
 
 GENERATED = "pointwise/generated"
@@ -50,11 +50,15 @@ def measured(
     kernels: Mapping[str, Any],
     tell: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
     by: str = records.TUNE,
+    sampler: Sampler | None = None,
 ) -> Record:
-    """The fastest of these plans. kernels: by the plan, what convx.tune.generated needs to have it again."""
+    """The fastest of these plans.
+
+    kernels: by the plan, what convx.tune.generated needs to have it again. sampler: as profile has it.
+    """
     # What autocast would cast is not the problem, and no plan of the problem's could run it.
     with torch.no_grad(), torch.autocast(where.type, enabled=False):
-        timings = _timings(problem, plans, where, rounds, tell)
+        timings = _timings(problem, plans, where, rounds, tell, sampler)
     is_cpu_block = where.type == "cpu" and isinstance(problem, _planning.core().BlockProblem)
     winner = fastest(timings, _LAYERS_OF_BLOCK if is_cpu_block else 1.0)
     if winner is None:
@@ -78,6 +82,7 @@ def _timings(
     where: torch.device,
     rounds: int,
     tell: Callable[[int], Callable[[], None]],
+    sampler: Sampler | None,
 ) -> dict[str, Timing]:
     kinds: dict[str, Any] = {
         "FilterProblem": FilterOperands,
@@ -97,5 +102,5 @@ def _timings(
         except Exception as error:  # a plan whose filters can't be packed, a kernel that does not load
             contenders.pop(name, None)
             failures[name] = Timing(failure=f"{type(error).__name__}: {error}")
-    timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)))
+    timings = profile(contenders, where, operands.sets, rounds, tell(len(contenders)), sampler)
     return {**timings, **failures}

@@ -14,6 +14,9 @@ import torch
 
 from convx.tune.replays import Call, InNetwork
 
+Sampler = Callable[[Call], Callable[[], float]]
+"""Makes a contender's timer."""
+
 _ESTIMATES = 3  # calls that are timed to know how many make a sample
 _LONG_US = 20000.0  # of a first call on a CPU: a sample is one
 
@@ -47,7 +50,7 @@ def profile(
     sets: int,
     rounds: int = 7,
     advance: Callable[[], None] = lambda: None,
-    sampler: Callable[[Call], Callable[[], float]] | None = None,
+    sampler: Sampler | None = None,
 ) -> dict[str, Timing]:
     """Median times: every contender is warmed up, then all are sampled in turns.
 

@@ -1,4 +1,5 @@
-"""Times of calls on a GPU, by replays of CUDA graphs: what the host does for a call is not in them."""
+"""Times of calls on a GPU, by replays of CUDA graphs or of a queue: what the host does for a call is not in
+them."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import gc
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,6 +127,45 @@ class Replays:
         self._graph, self._launches = graph, launches
 
 
+class Queued:
+    """Microseconds of a call, by several that are enqueued while the GPU waits: what the host takes for them
+    is not in the time. Nothing has to be captured, which takes longer than a few samples."""
+
+    _US = 150.0  # of the calls of a sample, which the resolution of events is small beside
+    _MOST_CALLS = 48  # with the kernels between them they fit a stream's queue
+    _CYCLES_PER_US = 2000  # as fast as GPUs are; a slower one waits longer
+    _MOST_WAIT_US = 20000.0
+    _TRIES = 4
+
+    def __init__(self, call: Call, device: torch.device) -> None:
+        self._call, self._device = call, device
+        self._calls, self._wait_us = 2, 100.0
+        with torch.cuda.device(device):
+            self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            call(0)
+        self._calls = max(1, min(math.ceil(self._US / max(self(), 1.0)), self._MOST_CALLS))
+
+    def __call__(self) -> float:
+        with torch.cuda.device(self._device), no_collector():
+            for _ in range(self._TRIES):
+                torch.cuda._sleep(int(self._wait_us * self._CYCLES_PER_US))
+                self._begin.record()
+                host_us = self._enqueue()
+                self._end.record()
+                waited = not self._begin.query()
+                self._end.synchronize()
+                if waited:
+                    break
+                self._wait_us = min(1.5 * max(self._wait_us, host_us), self._MOST_WAIT_US)
+            return float(self._begin.elapsed_time(self._end)) * 1e3 / self._calls
+
+    def _enqueue(self) -> float:
+        begin = time.perf_counter()
+        for _ in range(self._calls):
+            self._call(0)
+        return (time.perf_counter() - begin) * 1e6
+
+
 class InNetwork:
     """Makes timers of calls as a network has them: another kernel runs between two of them, as norms and
     activations do, and what it takes is taken off; operands are in the cache as far as they fit there, since
@@ -134,13 +175,20 @@ class InNetwork:
     time of short kernels that begin early.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(
+        self, device: torch.device, timer_of: Callable[[Call], Callable[[], float]] | None = None
+    ) -> None:
+        """timer_of: makes timers of calls one after another; Replays if there is none."""
         self._other = torch.zeros(32, device=device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._timer_of = timer_of or self._replays(device)
         # Kept: a pool without a graph can't be captured into again.
-        self._alone = Replays(lambda _: self._other.add_(1), device, pool=self._pool)
+        self._alone = self._timer_of(lambda _: self._other.add_(1))
         self._other_us = statistics.median(self._alone() for _ in range(9))
+
+    @staticmethod
+    def _replays(device: torch.device) -> Callable[[Call], Callable[[], float]]:
+        pool = torch.cuda.graph_pool_handle()
+        return lambda call: Replays(call, device, pool=pool)
 
     def timer(self, call: Call) -> Callable[[], float]:
         def call_and_other(index: int) -> Any:
@@ -148,5 +196,5 @@ class InNetwork:
             self._other.add_(1)
             return result
 
-        both = Replays(call_and_other, self._device, pool=self._pool)
+        both = self._timer_of(call_and_other)
         return lambda: both() - self._other_us

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from convx.tune import replays
-from convx.tune.replays import InNetwork, Replays
+from convx.tune.replays import InNetwork, Queued, Replays
 
 CPU = torch.device("cpu")
 
@@ -47,9 +48,23 @@ def test_what_goes_before_is_not_counted() -> None:
 def test_a_long_call_takes_as_much_longer_as_it_does_more() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     few, many = (torch.zeros(size << 20, device=device) for size in (64, 256))
-    for timer_of in (lambda call: Replays(call, device), InNetwork(device).timer):
+    makers = (Replays, Queued)
+    alone = [lambda call, maker=maker: maker(call, device) for maker in makers]
+    for timer_of in (*alone, *(InNetwork(device, each).timer for each in alone)):
         short, long = (timer_of(lambda _, each=each: each.add_(1)) for each in (few, many))
         assert 3 < least(long) / least(short) < 5
+
+
+@pytest.mark.gpu
+def test_what_the_host_takes_is_not_counted() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    values = torch.zeros(32, device=device)
+
+    def call(index: int) -> None:
+        time.sleep(2e-4)
+        values.add_(1)
+
+    assert least(Queued(call, device)) < 100
 
 
 @pytest.mark.gpu
