@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from convx.tune.profiler import Sampler, Timing, fastest, profile
 from convx.tune.records import Record
 
 GENERATED = "pointwise/generated"
+_LIKELY = 3.0  # times the least predicted time, which a kernel's own may be for one that is as fast
 # Of what they take alone. A block is one link of a network's chain; its layers are calls apart, and what they
 # read comes from further away: 285 us of MobileNetV2's last block, 176 to 204 alone, and 188 of its kernel.
 _LAYERS_OF_BLOCK = 1.2
@@ -25,16 +27,27 @@ def is_filter(problem: Any) -> bool:
 
 
 def plans_of(problem: Any, device: Any, most: int | None = None) -> list[str]:
-    """Names of all plans, native's first; or of those that auto may take and as many of the others as are
-    predicted to be the fastest."""
+    """Names of the plans that auto may take, native's first; or of native's and so many others.
+
+    What auto takes untuned comes first of these, then the best plan of each kernel that may be as fast: those
+    that were measured on layers like this one before estimates. Then come other tilings.
+    """
     rows = _planning.core().explain(problem, device)
-    plans = [plan for row in rows for plan in row.plans]
-    plans.sort(key=lambda plan: (plan.method != "native", plan.predicted_us))
+    offered = [plan for row in rows for plan in row.plans if not plan.by_name_only]
+    offered.sort(key=lambda plan: plan.predicted_us)
+    plans = {plan.name: plan for plan in reversed(offered)}
+    names = list(dict.fromkeys(plan.name for plan in offered))
+    names.sort(key=lambda name: plans[name].method != "native")
     if most is None:
-        return list(dict.fromkeys(plan.name for plan in plans))
-    names = list(dict.fromkeys(plan.name for plan in plans if not plan.by_name_only))
-    native = sum(name.partition("/")[0] == "native" for name in names)
-    return [name for name in names if not name.startswith(GENERATED)][: native + most]
+        return names
+    native = [name for name in names if plans[name].method == "native"]
+    others = [name for name in names[len(native) :] if not name.startswith(GENERATED)]
+    best = {name.partition(" ")[0]: name for name in reversed(others)}.values()
+    bound = _LIKELY * min(plan.predicted_us for plan in plans.values())
+    kernels = [name for name in best if plans[name].predicted_us < bound]
+    kernels.sort(key=lambda name: (math.isinf(plans[name].doubt), plans[name].predicted_us))
+    likely = dict.fromkeys([predicted(problem, device), *kernels, *others])
+    return native + [name for name in likely if name in others][:most]
 
 
 def predicted(problem: Any, device: Any) -> str:

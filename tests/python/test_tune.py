@@ -261,6 +261,25 @@ def test_tune_takes_the_fastest_of_every_plan() -> None:
     assert {row.name: row.method for row in taken.converted}["1"] == winners["1, 2"]
 
 
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+@pytest.mark.parametrize("filter", [3, 7])
+def test_likely_plans_are_autos_and_the_best_of_each_kernel(layout: str, filter: int) -> None:
+    device = _core.Device.known_device("h200")
+    sizes: dict[str, Any] = {"dtype": "bfloat16", "layout": layout}
+    sizes |= {"in_channels": 96, "out_channels": 96, "groups": 96}
+    sizes |= {"batch": 8, "in_height": 56, "in_width": 56, "padding": [filter // 2] * 4}
+    problem = depthwise(**sizes, filter_height=filter, filter_width=filter)
+    offered = [plan for row in _core.explain(problem, device) for plan in row.plans]
+    every, few = (measuring.plans_of(problem, device, most) for most in (None, 4))
+    assert set(every) == {plan.name for plan in offered if not plan.by_name_only}
+    assert few[0] == "native" and measuring.predicted(problem, device) in few[:2]
+    assert len(few) == len(set(few)) == 5 and set(few) <= set(every)
+    offered.sort(key=lambda plan: plan.predicted_us)
+    near = [plan for plan in offered if plan.predicted_us < 3 * offered[0].predicted_us]
+    kernels = {plan.candidate for plan in near if plan.name in every and plan.method != "native"}
+    assert len(kernels) > 1 and kernels <= {name.split()[0].partition("/")[2] for name in few}
+
+
 def test_autocast_decides_which_problem_is_tuned() -> None:
     layer, image = nn.Conv2d(8, 8, 3, groups=8, bias=False), torch.randn(1, 8, 10, 12)
     low = depthwise(dtype="bfloat16")
