@@ -160,11 +160,10 @@ _FIRE = (
     (27, 384, 64, 256),
     (13, 512, 64, 256),
 )
-# The others as (side, filter, filters, channels): GoogLeNet's stem, SqueezeNet's last layer, AlexNet,
-# ResNet-50's first block, VGG19.
+# Others as (side, filter, filters, channels): GoogLeNet's stem; SqueezeNet's last layer, AlexNet, ResNet-50's
+# first block, VGG19.
+_STEM = ((56, 1, 64, 64), (56, 3, 192, 64))
 _OTHERS = (
-    (56, 1, 64, 64),
-    (56, 3, 192, 64),
     (13, 1, 1000, 512),
     (27, 5, 256, 96),
     (13, 3, 384, 256),
@@ -185,12 +184,18 @@ _OTHERS = (
 )
 
 
-def cuconv() -> list[tuple[int, int, int, int]]:
-    """Side of the square map, side of the filter, filters, channels; each layer once, sorted."""
-    found = set(_OTHERS)
+def googlenet() -> set[tuple[int, int, int, int]]:
+    """Side of the square map, side of the filter, filters, channels."""
+    found = set(_STEM)
     for side, channels, one, reduced_3, three, reduced_5, five, projected in _INCEPTION:
         found |= {(side, 1, filters, channels) for filters in (one, reduced_3, reduced_5, projected)}
         found |= {(side, 3, three, reduced_3), (side, 5, five, reduced_5)}
+    return found
+
+
+def cuconv() -> list[tuple[int, int, int, int]]:
+    """As googlenet, of all five networks: each layer once, sorted."""
+    found = {*_OTHERS, *googlenet()}
     for side, channels, squeezed, half in _FIRE:
         found |= {(side, 1, squeezed, channels), (side, 1, half, squeezed), (side, 3, half, squeezed)}
     for side, width in ((28, 128), (14, 256), (7, 512)):

@@ -45,6 +45,7 @@ CLASSES: dict[str, Mapping[str, str]] = {
         "scalar_memory": r"s_load",  # what all lanes read alike
         "shared_memory": r"ds_",
         "multiply_add": r"v_(fma|fmac|mac|mad)_f32",
+        "other_vector": r"v_",
         "other": r"",
     },
 }

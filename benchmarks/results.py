@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +25,78 @@ def key(record: Record) -> tuple[object, ...]:
     return tuple(record.get(name) for name in (_KEY if forced else _KEY[:-1]))
 
 
+@dataclass(frozen=True)
+class Run:
+    command: str
+    date: str = "no date"
+    commit: str | None = None
+
+    @property
+    def when(self) -> str:
+        return f"{self.date}, commit {self.commit}" if self.commit else self.date
+
+
 @dataclass
 class Results:
+    """A record's "run" is a place in all_runs. Records of before there were places have none: they are of the
+    first run, or of earlier ones."""
+
     suite: str
     environment: dict[str, Any]
     command: str
     ceilings: dict[str, float]
     records: dict[tuple[object, ...], Record] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)  # before this one
 
     @property
     def on_gpu(self) -> bool:
         return not str(self.environment["device"]).startswith("cpu")
 
+    @property
+    def all_runs(self) -> list[Run]:
+        """The last is this one."""
+        known = {name: self.environment[name] for name in ("date", "commit") if name in self.environment}
+        return [*self.runs, Run(self.command, **known)]
+
     def add(self, record: Record) -> None:
-        self.records[key(record)] = record
+        self.records[key(record)] = record | {"run": len(self.runs)}
+
+    def taken(self, record: Record) -> str:
+        """When a record was taken, as far as it says."""
+        place = record.get("run")
+        return f"{self.all_runs[0].when}, or before" if place is None else self.all_runs[place].when
+
+    def origin(self) -> str:
+        """The runs that the records are of, as far as they say."""
+        counts = Counter(record["run"] for record in self.records.values() if "run" in record)
+        untold = len(self.records) - counts.total()
+        runs = {place: run for place, run in enumerate(self.all_runs) if counts[place]}
+        if not runs:
+            return (
+                f"last by `{self.command}` ({self.all_runs[-1].when}); records of earlier runs may stand "
+                "beside its own, which do not say so"
+            )
+        if len(runs) == 1 and not untold:
+            (run,) = runs.values()
+            return f"by `{run.command}` ({run.when})"
+        parts = [f"{counts[place]} by `{run.command}` ({run.when})" for place, run in runs.items()]
+        if untold:
+            first = self.all_runs[0]
+            parts.insert(0, f"{untold} by `{first.command}` ({first.when}) or earlier runs")
+        return f"{len(self.records)} records: {'; '.join(parts)}"
 
     def keep(self, path: Path) -> None:
-        """Takes over the records of an existing file of the same machine and versions."""
+        """Takes over an existing file of the same machine and versions, before any record is added."""
         if not path.is_file():
             return
         older = load(path)
         if not comparable(older.environment, self.environment):
             raise ValueError(f"{path} is of another machine or other versions; choose another --output")
-        self.records = older.records | self.records
+        self.records = older.records
+        self.runs = older.all_runs
+        # Records that do not say are of the first or of earlier ones; a run that added nothing is forgotten.
+        if all(record.get("run", 0) != len(older.runs) for record in older.records.values()):
+            self.runs = older.runs
 
     def write(self, path: Path) -> None:
         """One record a line, so that differences can be read; replaces the file in one step."""
@@ -55,6 +105,7 @@ class Results:
             "suite": self.suite,
             "environment": self.environment,
             "command": self.command,
+            **({"runs": [asdict(run) for run in self.runs]} if self.runs else {}),
             "ceilings": self.ceilings,
         }
         lines = ",\n  ".join(json.dumps(record) for record in self.records.values())
@@ -74,7 +125,8 @@ def between(text: str, begin: str, end: str, new: str) -> str:
 def load(path: Path) -> Results:
     data = json.loads(path.read_text())
     records = {key(record): record for record in data["records"]}
-    return Results(data["suite"], data["environment"], data["command"], data["ceilings"], records)
+    runs = [Run(**run) for run in data.get("runs", ())]
+    return Results(data["suite"], data["environment"], data["command"], data["ceilings"], records, runs)
 
 
 # Another layout, the same call once more, and what no call of torch's own gives, as cuDNN's algorithms by

@@ -127,7 +127,7 @@ def _section(file: _File) -> str:
         changed = f"Rows for which `auto` takes another kernel by now: {file.changed}."
         note = f"{changed}\n\n" if file.changed else ""
         body = f"{note}{_groups(results)}\n\n{_peers(results)}"
-    return f"{head}{versions}, [{where}]({where}), by `{results.command}`\n\n{body}\n"
+    return f"{head}{versions}, [{where}]({where}), {results.origin()}\n\n{body}\n"
 
 
 def _groups(results: Results) -> str:

@@ -33,19 +33,31 @@ CUCONV = (
     CuconvLayer("5", "7-1-5-128-48", "C48-7-5x5-128", 1, "Winograd non-fused", 74.80, 16.80, 5.70),
     CuconvLayer("5", "7-8-5-128-48", "C48-7-5x5-128", 8, "Winograd non-fused", 76.58, 107.58, 9.02),
 )
-# Table 1: its layers of stride 1, of which 602 configurations at seven batches are 86 in all.
-CUCONV_LAYERS = {"GoogLeNet": 42, "SqueezeNet": 21, "AlexNet": 4, "ResNet-50": 12, "VGG19": 9}
+# Table 1: its layers of stride 1 by side of the filter, of its counts and its shares in percent (57.2, 23.8
+# and 19 of GoogLeNet's 42, 71.4 and 28.6 of 21, 75 and 25 of 4, 66.7 and 33.3 of 12, 100 of 9).
+CUCONV_LAYERS = {
+    "GoogLeNet": {1: 24, 3: 10, 5: 8},
+    "SqueezeNet": {1: 15, 3: 6},
+    "AlexNet": {3: 3, 5: 1},
+    "ResNet-50": {1: 8, 3: 4},
+    "VGG19": {3: 9},
+}
+CUCONV_BATCHES = (1, 8, 16, 32, 64, 128, 256)
+CUCONV_1X1_SHARE = 0.523  # of the configurations that it tested (section 4.1)
 # Section 4.1: over the fastest of cuDNN's algorithms at one image; for 3x3 it names no mean.
 CUCONV_MEAN = {1: 1.23, 5: 1.36}
 CUCONV_MOST = {1: 2.29, 5: 1.97}
 CUCONV_FASTER = 0.0831  # of all configurations, batches up to 256
-CUCONV_FASTER_MEAN = 1.46  # on those 50
+CUCONV_FASTER_COUNT = 50  # of which "almost all" are of one image
+CUCONV_FASTER_MEAN = 1.46  # on those
+CUCONV_3X3_FASTER = 3  # layers at one image: its figure 6, all but "the three leftmost" equal or slower
 
 HNTMP_HARDWARE = "Arm Mali-G76 MP10"
 # Section 5.1: times of others over HNTMP's.
 HNTMP_SPEEDUP = {"im2col": 14.6, "libdnn": 3.1, "Winograd F(2,3)": 10.7, "direct": 2.1}
-# Table 1: how many 3x3 layers of so many channels a network has, on maps of 56, 28, 14 and 7 a side. It
-# prints 2x4 of 512 channels for ResNet-34, which has three blocks of two.
+# Table 1: how many 3x3 layers of so many channels a network has, on maps of 56, 28, 14 and 7 a side; what it
+# prints where that can't be: 2x4 of 512 channels for ResNet-34, which has three blocks of two.
+HNTMP_MISPRINTS = {("ResNet-34", 512): 8}
 HNTMP_LAYERS = {
     "ResNet-18": {64: 4, 128: 4, 256: 4, 512: 4},
     "ResNet-34": {64: 6, 128: 8, 256: 12, 512: 6},
@@ -112,13 +124,38 @@ REUSE_HARDWARE = "NVIDIA RTX 2080 Ti, CUDA 10.2, cuDNN 7.6.4"
 FILTER_OVER_IM2COL = {"cuDNN's fastest": 1.09, "ArrayFire": 2.2, "NPP": 4.9, "column and row reuse": 6.5}
 FILTER_OVER_IM2COL_BY_SIZE = {3: 5.4, 5: 7.7}
 FILTER_OVER_NPP = {3: 1.3, 5: 1.28}
+# It is the fastest of all on 6 of the 10 images and filters: on the large ones, NPP on the small; the turning
+# point that it names for 3x3 is an image of 1024 a side.
+FILTER_FASTEST = (6, 10)
+FILTER_TURN = 1024
 # Table 2dmemtrans, commented out in its source: read transactions of its kernels, by filter and image.
 TRANSACTIONS_HARDWARE = "NVIDIA Tesla K40m"
 FILTER_TRANSACTIONS = {
     3: {256: 7500, 512: 27000, 1024: 110000, 2048: 420000, 4096: 1600000},
     5: {256: 10000, 512: 33000, 1024: 130000, 2048: 490000, 4096: 1900000},
 }
+# The same table's other rows, of all memories together, textures and shared memory too. That of im2col has
+# as many at 1024 a side as at 512 for 3x3, which can't be.
+OTHERS_TRANSACTIONS = {
+    "cuDNN": {
+        3: {256: 6.0e5, 512: 2.4e6, 1024: 9.7e6, 2048: 3.9e7, 4096: 1.5e8},
+        5: {256: 1.4e6, 512: 5.6e6, 1024: 2.2e7, 2048: 8.9e7, 4096: 3.6e8},
+    },
+    "im2col": {
+        3: {256: 1.1e5, 512: 4.4e5, 1024: 4.4e5, 2048: 7.0e6, 4096: 2.8e7},
+        5: {256: 2.3e5, 512: 9.3e5, 1024: 3.7e6, 2048: 1.5e7, 4096: 6.0e7},
+    },
+    "ArrayFire": {
+        3: {256: 4.9e4, 512: 2.0e5, 1024: 7.9e5, 2048: 3.2e6, 4096: 1.3e7},
+        5: {256: 1.1e5, 512: 4.2e5, 1024: 1.7e6, 2048: 6.8e6, 4096: 2.7e7},
+    },
+    "NPP": {
+        3: {256: 6.0e4, 512: 2.4e5, 1024: 9.6e5, 2048: 3.8e6, 4096: 1.5e7},
+        5: {256: 1.3e5, 512: 5.2e5, 1024: 2.1e6, 2048: 8.3e6, 4096: 3.3e7},
+    },
+}
 # Section on depthwise convolution, CONV1-13 at 512 images: mean speedups over a direct kernel without reuse,
 # and over cuDNN's fastest algorithm (the most in brackets there).
 DEPTHWISE_OVER_DIRECT = {3: 4.5, 5: 7.6}
+CUDNN_OVER_DIRECT = {3: 2.8, 5: 1.8}  # of its algorithms the implicit one, the fastest in all cases there
 DEPTHWISE_OVER_CUDNN = {3: (1.5, 2.0), 5: (4.0, 4.5)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
+from benchmarks.ablations import REUSE_REFERENCE
 from benchmarks.papers import claims, pointwise_ablation
-from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, Time, torch_best
+from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, Time, named, torch_best
 from benchmarks.papers.module_calls import SUITE as MODULES
 from benchmarks.papers.module_calls import module_calls
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pictures import Panel, Picture
-from benchmarks.papers.reuse_ablation import reuse_forms
+from benchmarks.papers.reuse_ablation import reuse_forms, reuse_picture
 from benchmarks.papers.separable_published import published
 from benchmarks.papers.text import (
     HARDWARE,
@@ -19,6 +20,7 @@ from benchmarks.papers.text import (
     Cell,
     Page,
     over,
+    own_spread,
     sources,
     table,
     taken,
@@ -27,6 +29,7 @@ from benchmarks.papers.text import (
 from benchmarks.papers.whole_networks import SUITE, whole_networks
 from benchmarks.results import geomean
 
+_CHOSEN = named("auto", REUSE_REFERENCE)  # what auto took, also beside the forms of reuse
 Batches = Mapping[int, tuple[float, float, float]]
 Timed = list[tuple[Time | None, ...]]
 # Suite: group of cases, tables of kernels and of modules, and what is in them.
@@ -121,7 +124,7 @@ def _machine(page: Page, machine: Machine) -> None:
     panels = []
     for suite, (group, kernels_table, _, kernels, _) in KINDS.items():
         page.add(f"### {suite.capitalize()} layers {group} (table {kernels_table})")
-        members = [row for row in layers[suite] if row.ratio(TORCH, AUTO)]
+        members = [row for row in layers[suite] if row.ratio(TORCH, _CHOSEN)]
         if not members:
             page.add(NOT_MEASURED)
             continue
@@ -130,8 +133,10 @@ def _machine(page: Page, machine: Machine) -> None:
         head += ["paper's, kernels", "its geomean", "slower on"]
         page.add(
             "Means over the layers, microseconds; speedups are means of the layers' as the paper's are, "
-            f"whose column is of its own kernels. `auto` took {taken(members, TORCH)}.",
+            f"whose column is of its own kernels. {taken(members, TORCH)}",
+            _among_forms(members),
             table(head, lines, text_columns=0),
+            "" if machine.is_gpu else own_spread(members),
         )
         panels.append(_panel(suite, members, kernels))
     page.add("### Modules, with the host's cost of a call (tables 7 and 8)")
@@ -153,6 +158,8 @@ def _machine(page: Page, machine: Machine) -> None:
         "### Ablation: row and column reuse in depthwise layers",
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),
     )
+    if picture := reuse_picture(machine, layers["depthwise"], KINDS["depthwise"][0]):
+        page.draw(picture)
     pointwise_ablation.add(page, machine, rows["pointwise"])
     published(page, machine, layers)
 
@@ -160,9 +167,19 @@ def _machine(page: Page, machine: Machine) -> None:
 def _timed(members: list[Row]) -> dict[int, Timed]:
     """By batch: of each layer auto, torch's choice and torch's best."""
     return {
-        batch: [row.together(AUTO, TORCH, torch_best) for row in members if row.batch == batch]
+        batch: [row.together(_CHOSEN, TORCH, torch_best) for row in members if row.batch == batch]
         for batch in sorted({row.batch for row in members})
     }
+
+
+def _among_forms(members: list[Row]) -> str:
+    """Batches that no run of `auto` alone was made of."""
+    alone = {row.batch for row in members if row.ratio(TORCH, AUTO)}
+    rest = sorted({row.batch for row in members} - alone)
+    if not rest:
+        return ""
+    batches = ", ".join(map(str, rest))
+    return f"At batches of {batches} `auto` was timed beside the forms with and without reuse, in few rounds."
 
 
 def _gains(found: Timed, index: int) -> list[float]:

@@ -15,6 +15,7 @@ from benchmarks.papers.text import (
     Cell,
     Page,
     over,
+    own_spread,
     ratios,
     sources,
     table,
@@ -22,7 +23,7 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import explained, no_verdict, verdict
+from benchmarks.papers.verdicts import explained, no_verdict, not_timed, verdict
 from benchmarks.results import geomean
 
 # What the paper compares with, by the names of our records. cuDNN's implicit GEMM unfolds tiles on the fly,
@@ -35,7 +36,8 @@ RIVALS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 CPU_RIVALS = {"im2col": RIVALS["im2col"], "direct": ("direct (`cuconv/rows`)", ("cuconv/rows",))}
 PUBLISHED = "hntmp/published"
-PAPERS_FORMS = (PUBLISHED, "hntmp/direct", "hntmp/direct_cached")
+DIRECT_CACHED = "hntmp/direct_cached"
+PAPERS_FORMS = (PUBLISHED, "hntmp/direct", DIRECT_CACHED)
 NEAREST = "hntmp/taps"  # to the paper's, of what convx takes
 FORMS = {
     NEAREST: "a filter's rows one at a time, two filters of a thread (four of 1x1) and 4x7 pixels of each",
@@ -48,7 +50,7 @@ DIFFERENCE = (
     f"`{PUBLISHED}` is the paper's algorithm 2 as printed: a thread owns one output channel and reads its "
     "filter one weight at a time, in the order [C][R][S][K], straight from memory; a block brings each input "
     "channel's tile to shared memory behind a barrier. `hntmp/direct` is its algorithm 1 without the filter "
-    "in shared memory, which the paper compares with, `hntmp/direct_cached` the same with it. All three are "
+    f"in shared memory, which the paper compares with, `{DIRECT_CACHED}` the same with it. All three are "
     "for those who name them; `hntmp/*` below is without them. "
     "`hntmp/taps` comes nearest of what convx takes and differs in this: "
     "filters are staged in shared memory beside the input, both by asynchronous copies into a ring of each "
@@ -94,7 +96,7 @@ def page(machines: Sequence[Machine]) -> Page:
         "How many of these layers a network has (table 1):",
         table(
             ("network", *(f"{channels}x{side}x{side}" for channels, side in _SIDES.items())),
-            [(name, *counts.values()) for name, counts in claims.HNTMP_LAYERS.items()],
+            [_counts(name) for name in claims.HNTMP_LAYERS],
         ),
         f"{HARDWARE} libdnn could not be had: cuDNN's implicit GEMM stands in for it, which unfolds tiles as "
         "it reads them too; torch's unfolding and matrix product, and cuDNN's Winograd, for the paper's own. "
@@ -109,6 +111,15 @@ def page(machines: Sequence[Machine]) -> Page:
     return result
 
 
+def _counts(network: str) -> list[Cell]:
+    """A line of table 1, with what it prints where that can't be."""
+    line: list[Cell] = [network]
+    for channels, count in claims.HNTMP_LAYERS[network].items():
+        printed = claims.HNTMP_MISPRINTS.get((network, channels))
+        line.append(count if printed is None else f"{count} (the paper prints {printed})")
+    return line
+
+
 def _rivals(on_gpu: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
     """torch has neither Winograd nor libdnn for CPUs to ask for."""
     return RIVALS if on_gpu else CPU_RIVALS
@@ -120,10 +131,14 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
         f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"
     )
     page.add(_resnet(layers, machine), _missing(layers, machine.is_gpu), _networks(layers, machine))
+    if not machine.is_gpu:
+        page.add(own_spread(layers))
     picture = _picture(machine, layers)
     if picture:
         page.draw(picture)
     page.add("### Ablation: tiles, and channels split over blocks", *_forms(layers))
+    if forms := _forms_picture(machine, layers):
+        page.draw(forms)
     page.add("### cuConv's layers, one image", _cuconv_layers(rows, machine))
     page.add("### Verdict", *_verdict(layers, machine))
 
@@ -131,13 +146,17 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
 def _verdict(layers: list[Row], machine: Machine) -> list[str]:
     if not machine.is_gpu:
         return [no_verdict("the paper's are of its own kernel, and `hntmp/cpu` is not that (see above)")]
-    lines = []
-    for name, (title, patterns) in RIVALS.items():
+    lines, judged = [], 0
+    for name, claimed in claims.HNTMP_SPEEDUP.items():
+        title, patterns = RIVALS[name]
         found = ratios(layers, named(*patterns), _PUBLISHED)
+        what = f"over {title.replace('`', '')}, the geomean of these layers"
         if found:
-            what = f"over {title.replace('`', '')}, the geomean of these layers"
-            lines.append(verdict(machine, PUBLISHED, what, geomean(found), claims.HNTMP_SPEEDUP[name]))
-    if not lines:
+            lines.append(verdict(machine, PUBLISHED, what, geomean(found), claimed))
+        else:
+            lines.append(not_timed(machine, PUBLISHED, what, claimed))
+        judged += bool(found)
+    if not judged:
         reason = (
             f"the paper's are of its own kernel, and `{NEAREST}` is not that (see above); `{PUBLISHED}`, "
             "which is, was not timed here yet"
@@ -145,6 +164,7 @@ def _verdict(layers: list[Row], machine: Machine) -> list[str]:
         return [no_verdict(reason)]
     reason = "none of them is the published kernel"
     lines.append(f"- `{NEAREST}`, the other plans of `hntmp/*` and `auto`. {no_verdict(reason)}")
+    lines.append(f"- Verdicts on {judged} of the paper's {len(claims.HNTMP_SPEEDUP)} speedups.")
     return [explained(lines), REASON]
 
 
@@ -152,6 +172,7 @@ def _others(machine: Machine) -> dict[str, Contender]:
     """Columns beside convx's best: by their titles."""
     found = {title: named(*patterns) for title, patterns in _rivals(machine.is_gpu).values()}
     return found | {
+        f"direct, filters cached (`{DIRECT_CACHED}`)": named(DIRECT_CACHED),
         machine.choice: CHOICE,
         f"`{PUBLISHED}`": _PUBLISHED,
         f"`{NEAREST}`": named(NEAREST),
@@ -229,6 +250,8 @@ def _missing(layers: list[Row], on_gpu: bool) -> str:
         said.append(
             "cuDNN's algorithms by name, through its C interface; the faster of its two where it has two."
         )
+        if not any(row.together(named("cudnn_winograd"))[0] for row in layers):
+            said.append("Its fused Winograd ran on none of these layers: Winograd here is the non-fused one.")
     elif on_gpu:
         said.append(
             "torch has no way to ask cuDNN for one of its algorithms (`torch.backends.cudnn.benchmark` takes "
@@ -250,8 +273,7 @@ def _picture(machine: Machine, layers: list[Row]) -> Picture | None:
     series = {name: values for name, values in series.items() if any(values)}
     if not series:
         return None
-    labels = [f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']}" for row in layers]
-    panel = Panel("float32, one image", labels, series, "microseconds")
+    panel = Panel("float32, one image", _labels(layers), series, "microseconds")
     return Picture(f"hntmp-{machine.slug}", f"{machine.name}: ResNet's 3x3 layers", [panel])
 
 
@@ -275,6 +297,32 @@ def _forms(layers: list[Row]) -> list[str]:
         "blocks.",
         table(head, lines, text_columns=2),
     ]
+
+
+def _forms_picture(machine: Machine, layers: list[Row]) -> Picture | None:
+    """The paper's forms beside convx's, and convx's tiles."""
+    best = "fastest of hntmp/*"
+    shown = {
+        "the paper's forms": {name: named(name) for name in (*PAPERS_FORMS, NEAREST)} | {best: _fastest},
+        "tiles": {name: named(name) for name in FORMS},
+    }
+    panels = []
+    for title, contenders in shown.items():
+        found = [row.together(_fastest, *contenders.values())[1:] for row in layers]
+        series = {
+            name: [time.us if (time := times[index]) else None for times in found]
+            for index, name in enumerate(contenders)
+        }
+        series = {name: values for name, values in series.items() if any(values)}
+        is_wide = best in contenders  # from convx's to the paper's
+        panels.append(Panel(title, _labels(layers), series, "microseconds", is_wide, logarithmic=is_wide))
+    if not all(panel.series for panel in panels):
+        return None
+    return Picture(f"hntmp-forms-{machine.slug}", f"{machine.name}: forms, ResNet's 3x3 layers", panels)
+
+
+def _labels(layers: list[Row]) -> list[str]:
+    return [f"{row.shape['in_channels']}x{row.shape['size']}x{row.shape['size']}" for row in layers]
 
 
 def _cuconv_layers(rows: Rows, machine: Machine) -> str:

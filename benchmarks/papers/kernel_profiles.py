@@ -18,6 +18,7 @@ def profile(profiles: Sequence[Profile] | None = None) -> list[str]:
     head += [
         "shared",
         "multiply-adds",
+        "all vector",
         f"{NVIDIA}: shared bytes",
         "registers",
         "instructions: memory",
@@ -31,7 +32,9 @@ def profile(profiles: Sequence[Profile] | None = None) -> list[str]:
         line: list[Cell] = [f"`{each['plan']}`", f"{each['blocks']}x{each['threads']}"]
         line += [f"{each['memory_instructions']:.0f}", f"{read}+{written}", amd["shared"]]
         line += [f"{amd['vgpr']}+{amd['sgpr']}", f"{amd['memory']}, {amd.get('scalar_memory', 0)}"]
-        line += [amd.get("shared_memory", 0), amd["multiply_add"], nvidia["shared"], nvidia["registers"]]
+        vector = amd["multiply_add"] + amd.get("other_vector", 0)
+        line += [amd.get("shared_memory", 0), amd["multiply_add"], vector]
+        line += [nvidia["shared"], nvidia["registers"]]
         lines.append([*line, nvidia["memory"], nvidia.get("shared_memory", 0), nvidia["multiply_add"]])
     return [
         "The same layer by convx's kernels of the paper's forms (`python -m benchmarks.profiles`). What a "

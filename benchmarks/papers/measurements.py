@@ -31,6 +31,7 @@ class Measurement:
     peers: dict[str, float]
     times: dict[str, float]  # the peers' too; a plan's with so many rows of a thread as "plan 4 rows"
     chosen: str = ""  # the plan that auto took
+    taken: str = ""  # when
 
     def time(self, contender: Contender) -> Time | None:
         """The contender's fastest."""
@@ -114,10 +115,9 @@ class Row:
         one, other = self.together(first, second)
         return one / other if one and other else None
 
-    def plan_beside(self, peer: Contender) -> str:
-        """The plan that auto took where it was timed together with the peer."""
-        found = self._best((AUTO, peer))
-        return found.chosen if found else ""
+    def auto_beside(self, peer: Contender) -> Measurement | None:
+        """The one in which auto was timed together with the peer."""
+        return self._best((AUTO, peer))
 
     def _best(self, contenders: Sequence[Contender]) -> Measurement | None:
         """Of several with as many contenders, the one with more of their plans, then the last."""
@@ -176,7 +176,7 @@ class Machine:
                 if (record["operation"], precision(record), record["layout"]) == (operation, dtype, layout)
             ]
             for records in _measured_together(wanted, not several_runs(results)):
-                _take(found, stem, records)
+                _take(found, stem, records, results.taken(records[0]))
         return found
 
 
@@ -188,7 +188,14 @@ def _measured_together(records: Iterable[Record], of_one_run: bool) -> list[list
         mark: object = tuple(sorted(record["peers_us"].items()))
         if len(record["peers_us"]) < 2 and not of_one_run:
             mark = index
-        place = (record["case"], record["batch"], record["warm"], record["floor_us"], mark)
+        place = (
+            record["case"],
+            record["batch"],
+            record["warm"],
+            record["floor_us"],
+            record.get("run"),
+            mark,
+        )
         groups.setdefault(place, []).append(record)
     return list(groups.values())
 
@@ -203,12 +210,12 @@ def several_runs(results: Results) -> bool:
     return any(count > 1 for count in Counter(mark[: len(problem)] for mark in marks).values())
 
 
-def _take(rows: Rows, file: str, records: list[Record]) -> None:
+def _take(rows: Rows, file: str, records: list[Record], taken: str) -> None:
     first = records[0]
     place = (first["case"], first["batch"])
     row = rows.setdefault(place, Row(*place, first["shape"], str(first["group"])))
     peers = first["peers_us"]
-    measurement = Measurement(file, first["floor_us"], peers, dict(peers))
+    measurement = Measurement(file, first["floor_us"], peers, dict(peers), taken=taken)
     for record in records:
         is_auto = record["chosen_by"] == "auto"
         name = _AUTO if is_auto else record["method"]

@@ -16,10 +16,8 @@ _HEADS = {
     "filter2d/both 4": "4 rows",
     "filter2d/both 8": "8 rows",
     "filter2d/strip": "`strip`",
-    "npp": "NPP",
-    "im2col": "im2col",
-    "torch": "torch",
 }
+_OTHERS = {"npp": "NPP", "im2col": "im2col", "torch": "torch's choice"}
 
 
 def transactions(records: Sequence[Record] | None = None) -> list[str]:
@@ -41,7 +39,7 @@ def transactions(records: Sequence[Record] | None = None) -> list[str]:
             if by == EXECUTOR
             else f"Counted by an {by} (Nsight Compute):"
         )
-        parts += [what, _table(some)]
+        parts += [what, _table(some), *_others(some), *_stores(some)]
     return parts
 
 
@@ -52,20 +50,67 @@ def _name(contender: str) -> str:
     return f"{plan} {rows}" if plan == "filter2d/both" else plan
 
 
-def _table(records: Sequence[Record]) -> str:
-    places: dict[tuple[int, int], dict[str, Record]] = {}
+_Places = dict[tuple[int, int], dict[str, Record]]  # by filter and image, of each contender
+
+
+def _places(records: Sequence[Record]) -> _Places:
+    places: _Places = {}
     for record in records:
         place = (record["filter"], record["size"])
         places.setdefault(place, {})[_name(record["contender"])] = record
+    return places
+
+
+def _line(extent: int, size: int) -> list[Cell]:
+    return [f"{extent}x{extent}", f"{size} a side"]
+
+
+def _table(records: Sequence[Record]) -> str:
     head = ["filter", "image", f"paper's, {claims.TRANSACTIONS_HARDWARE}", *_HEADS.values()]
     lines: list[list[Cell]] = []
-    for (extent, size), found in places.items():
+    for (extent, size), found in _places(records).items():
         claimed = claims.FILTER_TRANSACTIONS.get(extent, {}).get(size)
-        line: list[Cell] = [f"{extent}x{extent}", f"{size} a side", f"{claimed}" if claimed else "-"]
-        lines.append(line + [_loads(found.get(name), size) for name in _HEADS])
+        line = [*_line(extent, size), f"{claimed}" if claimed else "-"]
+        lines.append(line + [_asked(found.get(name), "load", size) for name in _HEADS])
     head, lines = without_empty_columns(head, lines)
     return table(head, lines, text_columns=2)
 
 
-def _loads(record: Record | None, size: int) -> str:
-    return f"{record['loads']} ({record['load_sectors'] / size**2:.2f})" if record else "-"
+def _others(records: Sequence[Record]) -> list[str]:
+    """What libraries read, beside the paper's rows of them; nothing where none was counted."""
+    papers = claims.OTHERS_TRANSACTIONS
+    head = ["filter", "image", *(f"paper's, {name}" for name in papers), *_OTHERS.values()]
+    lines: list[list[Cell]] = []
+    for (extent, size), found in _places(records).items():
+        if any(name in found for name in _OTHERS):
+            line = _line(extent, size)
+            line += [
+                f"{claimed:.0f}" if (claimed := papers[name][extent].get(size)) else "-" for name in papers
+            ]
+            lines.append(line + [_asked(found.get(name), "load", size) for name in _OTHERS])
+    if not lines:
+        return []
+    text = (
+        "What others read. The paper's are of global, texture and shared memory together, ours of global "
+        "memory alone. Its im2col reads as much at 1024 a side as at 512, which can't be; ArrayFire could "
+        "not be had."
+    )
+    return [text, table(*without_empty_columns(head, lines), text_columns=2)]
+
+
+def _stores(records: Sequence[Record]) -> list[str]:
+    """Of the largest images, for all have as many a result; the paper has none."""
+    names = _HEADS | _OTHERS
+    largest = max(record["size"] for record in records)
+    lines: list[list[Cell]] = [
+        [*_line(extent, size), *(_asked(found.get(name), "store", size) for name in names)]
+        for (extent, size), found in _places(records).items()
+        if size == largest
+    ]
+    text = "Stores of warps, which the paper does not have; in brackets their sectors, for each result."
+    return [text, table(*without_empty_columns(["filter", "image", *names.values()], lines), text_columns=2)]
+
+
+def _asked(record: Record | None, what: str, size: int) -> str:
+    """Loads or stores."""
+    return f"{record[f'{what}s']} ({record[f'{what}_sectors'] / size**2:.2f})" if record else "-"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from benchmarks.ablations import PUBLISHED, REUSE_FORMS
+from benchmarks.ablations import FORMS, PUBLISHED, REUSE_FORMS
 from benchmarks.papers import claims
 from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
@@ -38,20 +38,22 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
         reason = "the published forms are a GPU's, and a CPU has others"
         return page.add("### Verdict", no_verdict(reason))
     page.add("### The published forms (tables 5 to 8)")
-    text, panels = [], []
+    text, panels, by_layer = [], [], []
     for suite, (plan, name, tables) in _FORMS.items():
         page.add(f"`{plan}` is {PUBLISHED_PLANS[plan]}.")
         members = [row for row in rows[suite] if row.ratio(TORCH, named(name))]
         if members:
-            page.add(_table(suite, members, name, tables))
+            page.add(_table(suite, members, name, tables), _left_out(suite, members, rows[suite]))
             text += _verdicts(machine, suite, members, tables)
             panels.append(_panel(suite, members))
+            by_layer += _layer_panels(suite, name, members)
         else:
             page.add(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
     if panels:
         page.draw(
             Picture(f"separable-published-{machine.slug}", f"{machine.name}: the published forms", panels)
         )
+        page.draw(Picture(f"separable-layers-{machine.slug}", f"{machine.name}: layer by layer", by_layer))
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
     page.add("### Verdict", explained(text))
 
@@ -81,10 +83,35 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
             line += [mean(gain), claimed[batch][2], mean(fastest)]
         lines.append(line)
     return (
-        "Means of the layers' speedups, as the paper's are, by replays of graphs: a module takes no longer "
-        "than its kernel. *convx's fastest*: of all forms that were timed with it, in the column's "
-        "speedups.\n\n" + table(head, lines, text_columns=0)
+        "Means of the layers' speedups, as the paper's are, by replays of graphs. Those leave out what the "
+        "host takes for a call, which the paper's modules have: the table of modules above has it too. "
+        "*convx's fastest*: of all forms that were timed with it, in the column's speedups.\n\n"
+        + table(head, lines, text_columns=0)
     )
+
+
+def _left_out(suite: str, rows: Sequence[Row], every: Sequence[Row]) -> str:
+    """Layers that the table lacks, and why: the run did not come to them, or has no such kernel for them."""
+    measured = {(row.case, row.batch) for row in rows}
+    batches = sorted({row.batch for row in rows})
+    absent = [row for row in every if row.batch in batches and (row.case, row.batch) not in measured]
+    forms = named(*FORMS.values(), *REUSE_FORMS.values())
+    without = [row for row in absent if row.together(forms)[0]]
+    unreached = [row for row in absent if row not in without]
+    parts = []
+    if without:
+        parts.append(f"No kernel of the published form ran {_names(without)}.")
+    if unreached:
+        parts.append(
+            f"Not in the table: {_names(unreached)}. Neither memory nor the tilings are why: none of the "
+            "run's contenders has a record there, for it ended before. "
+            f"`python -m benchmarks --suite {suite} --ablations --resume` goes on."
+        )
+    return " ".join(parts)
+
+
+def _names(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{row.case} at batch {row.batch}" for row in rows)
 
 
 def _panel(suite: str, rows: Sequence[Row]) -> Panel:
@@ -106,14 +133,32 @@ def _panel(suite: str, rows: Sequence[Row]) -> Panel:
     return Panel.of_layers(mean, suite, [f"batch {batch}" for batch in batches], layers, "speedup")
 
 
+def _layer_panels(suite: str, name: str, rows: Sequence[Row]) -> list[Panel]:
+    """Times of every layer, at the least and the most images."""
+    batches = sorted({row.batch for row in rows})
+    panels = []
+    for batch in dict.fromkeys((batches[0], batches[-1])):
+        some = [row for row in rows if row.batch == batch]
+        found = [row.together(named(name), torch_best, named(f"{suite}*")) for row in some]
+        series = {
+            title: [time.us if (time := times[index]) else None for times in found]
+            for index, title in enumerate(("published", "torch's best", "convx's fastest"))
+        }
+        labels = [row.case for row in some]
+        panels.append(
+            Panel(f"{suite}, batch {batch}", labels, series, "microseconds", points=True, logarithmic=True)
+        )
+    return panels
+
+
 def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[str]:
-    """On the mean over the batches that both have."""
+    """By batch: the paper gains at one image and loses at many."""
     plan, name, _ = _FORMS[suite]
-    batches = _batches(rows, tables)
-    gains = [_gains(rows, named(name), batch) for batch in batches]
     text = []
     for index, (baseline, claimed) in enumerate(zip(_BASELINES, tables.values(), strict=True)):
-        what = f"{suite} layers over {baseline}, in the mean of batches {', '.join(map(str, batches))}"
-        found = mean(mean(each[index]) for each in gains)
-        text.append(verdict(machine, plan, what, found, mean(claimed[batch][2] for batch in batches)))
+        for batch in _batches(rows, tables):
+            found, of_paper = mean(_gains(rows, named(name), batch)[index]), claimed[batch][2]
+            loss = ", a loss as the paper's" if found < 1 and of_paper < 1 else ""
+            what = f"{suite} layers over {baseline}, batch {batch}{loss}"
+            text.append(verdict(machine, plan, what, found, of_paper))
     return text

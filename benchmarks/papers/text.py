@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.papers.measurements import Contender, Machine, Row, Time, several_runs
-from benchmarks.papers.pictures import Picture
+from benchmarks.papers.measurements import AUTO, TORCH, Contender, Machine, Row, Time, several_runs
+from benchmarks.papers.pictures import Picture, quartiles
 from benchmarks.results import geomean
 
 Cell = str | float | int | None
@@ -118,9 +118,9 @@ def sources(machine: Machine, *suites: str) -> str:
             if environment.get("cudnn"):
                 versions += f", cuDNN {environment['cudnn']}"
             path = f"{machine.slug}/{stem}.json"
-            line = f"- {machine.name}, {versions}: [{path}](../results/{path}), by `{results.command}`"
+            line = f"- {machine.name}, {versions}: [{path}](../results/{path}), {results.origin()}"
             if several_runs(results):
-                line += " and other runs: problems in it were measured more than once"
+                line += "; problems in it were measured more than once"
             lines.append(line)
     return "\n".join([*lines, "", TOGETHER])
 
@@ -130,6 +130,30 @@ def percent(part: int, whole: int) -> str:
 
 
 def taken(rows: Iterable[Row], peer: Contender) -> str:
-    """Which plans auto took where it was timed together with the peer, and on how many problems."""
-    counts = Counter(row.plan_beside(peer) for row in rows)
-    return ", ".join(f"`{plan}` on {count}" for plan, count in counts.most_common() if plan)
+    """A sentence: which plans auto took where it was timed together with the peer, on how many problems, and
+    when, for today's convx may take others."""
+    found = [beside for row in rows if (beside := row.auto_beside(peer))]
+    counts = Counter(each.chosen for each in found if each.chosen)
+    plans = ", ".join(f"`{plan}` on {count}" for plan, count in counts.most_common())
+    when = "; ".join(sorted({each.taken for each in found if each.chosen and each.taken}))
+    return f"`auto` took {plans}" + (
+        f", as convx was when these records were taken ({when})." if when else "."
+    )
+
+
+def own_spread(rows: Iterable[Row]) -> str:
+    """On a CPU: what differs where auto took torch's own convolution in the same layout."""
+    measured = [each for row in rows for each in row.measurements]
+    pairs = [(each, each.time(TORCH), each.time(AUTO)) for each in measured]
+    found = [(each, torch / auto) for each, torch, auto in pairs if torch and auto]
+    same = [gain for each, gain in found if each.chosen == "native"]
+    if not same:
+        return ""
+    half = quartiles(same)
+    middle = f", half of them from {times(half[0])} to {times(half[1])}" if half else ""
+    return (
+        f"In {len(same)} of these {len(found)} measurements `auto` took torch's own convolution (`native`): "
+        f"torch against itself. Its speedups there, geomean {times(geomean(same))}{middle}, the farthest "
+        f"{times(min(same))} and {times(max(same))}, are convx's part of a call and the measurement's own "
+        "spread."
+    )

@@ -23,6 +23,8 @@ PUBLISHED_PLANS = {
     "and of a warp are parameters, of which the fastest were timed",
 }
 _NEAR = 0.2  # of the published figure
+NOT_TIMED = "not timed together"
+_ANOTHER = "another kernel"
 
 
 def judged(found: float, claimed: float) -> str:
@@ -37,35 +39,77 @@ def _beside(found: float, claimed: float) -> str:
 
 
 def verdict(
-    machine: Machine, plan: str, what: str, found: float, claimed: float, is_share: bool = False
+    machine: Machine,
+    plan: str,
+    what: str,
+    found: float,
+    claimed: float,
+    is_share: bool = False,
+    but: str = "",
 ) -> str:
     """A line on a speedup of the paper's kernel, which the plan has to be: what it is of, the one that was
-    found, and the paper's. Or on a share of layers, in which 1 is no border."""
+    found, and the paper's. Or on a share of layers, in which 1 is no border. but: what else there is to say
+    of it beside the word."""
+    _check(machine, plan)
+    word = (_beside if is_share else judged)(found, claimed)
+    form = ".2%" if is_share else ".2f"
+    return f"- `{plan}`, {what}: {found:{form}}; the paper has {claimed:{form}}: **{word}{but}**."
+
+
+def share_verdict(machine: Machine, plan: str, what: str, found: float, claimed: str, least: float) -> str:
+    """As verdict, of a share that the paper has in words, which stand for the least or more."""
+    _check(machine, plan)
+    word = "reproduces" if found >= least else "weaker"
+    return f"- `{plan}`, {what}: {found:.2%}; the paper has {claimed}: **{word}**."
+
+
+def not_timed(machine: Machine, plan: str, what: str, claimed: float) -> str:
+    """In the place of a verdict, so that no claim of a paper drops out unseen."""
+    _check(machine, plan)
+    return f"- `{plan}`, {what}: -; the paper has {claimed:.2f}: **{NOT_TIMED}**."
+
+
+def of_another(plan: str, what: str, found: float, claimed: float) -> str:
+    """A line on a kernel that is not the paper's, beside the paper's figure."""
+    if abs(found / claimed - 1) <= _NEAR:
+        word = "with as much gain"
+    else:
+        word = "with less gain" if found < claimed else "with more gain"
+    return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{_ANOTHER}, {word}**."
+
+
+def _check(machine: Machine, plan: str) -> None:
     if plan not in PUBLISHED_PLANS or not machine.is_gpu:
         where = "" if machine.is_gpu else " on a CPU"
         raise ValueError(
             f"{plan}{where} is not a published kernel ({', '.join(PUBLISHED_PLANS)} are, on GPUs)"
         )
-    word = (_beside if is_share else judged)(found, claimed)
-    form = ".2%" if is_share else ".2f"
-    return f"- `{plan}`, {what}: {found:{form}}; the paper has {claimed:{form}}: **{word}**."
 
 
-_VERDICT = re.compile(r"- `.+`, (.+): ([\d.]+%?); the paper has ([\d.]+%?): \*\*(.+)\*\*\.")
+_VERDICT = re.compile(r"- `.+?`, (.+): ([\d.]+%?|-); the paper has ([\d.]+%?|almost all.*): \*\*(.+)\*\*\.")
+_DETAILS = re.compile(
+    r", the geomean.*| \((?:geomean|from|\d+ of) .*|,? in the mean .*|, then a matrix product"
+)
+_PART = re.compile(r"(.+), batch (\d+)(?:, a loss as the paper's)?")
 
 
 def in_short(text: str) -> str:
     """All verdicts of a page in a line: by their words, what each is of, what was found, and the paper's."""
     said: dict[str, list[str]] = {}
+    last: dict[str, str] = {}  # by word, of what the last was
     for line in text.splitlines():
         if found := _VERDICT.fullmatch(line):
             what, speedup, claimed, word = found.groups()
-            what = re.sub(
-                r", the geomean.*| \((?:geomean|\d+ of) .*|,? in the mean .*|, then a matrix product",
-                "",
-                what,
-            )
-            said.setdefault(word, []).append(f"{what} {speedup} ({claimed})")
+            if word.startswith(_ANOTHER):
+                continue
+            what = _DETAILS.sub("", what)
+            figures = f"{speedup} ({claimed})"
+            if part := _PART.fullmatch(what):
+                what, batch = part.groups()
+                figures = f"batch {batch} {figures}"
+            is_next = part is not None and last.get(word) == what
+            said.setdefault(word, []).append(figures if is_next else f"{what} {figures}")
+            last[word] = what
     if not said:
         return "no verdict yet, for no published kernel was timed beside what the paper compares it with"
     return "; ".join(f"{word} {', '.join(each)}" for word, each in said.items())
@@ -75,11 +119,15 @@ _WORDS = (
     "Within 20 % of the paper's figure it *reproduces*; *weaker* and *stronger* are further from it on the "
     "same side of 1; on the other side it *does not reproduce*."
 )
+_WORDS_OF_ANOTHER = "*Another kernel*: not the paper's own, of which only is said whether it gains as much."
 
 
 def explained(lines: list[str]) -> str:
     """The lines, and what the words of those mean that have a verdict."""
-    return "\n".join([_WORDS, "", *lines] if any(line.endswith("**.") for line in lines) else lines)
+    if not any(line.endswith("**.") for line in lines):
+        return "\n".join(lines)
+    of_another = [_WORDS_OF_ANOTHER] if any(f"**{_ANOTHER}" in line for line in lines) else []
+    return "\n".join([_WORDS, *of_another, "", *lines])
 
 
 def no_verdict(reason: str) -> str:

@@ -24,6 +24,7 @@ _GCN = """
 \tds_read_b32 v1, v2
 \tv_fmac_f32_e32 v4, v1, v2
 \tv_add_f32_e32 v4, v1, v2
+\ts_endpgm
 """
 
 
@@ -31,7 +32,9 @@ def test_instructions_of_a_disassembly() -> None:
     first = {"other": 1, "memory": 2, "multiply_add": 1, "shared_memory": 1}
     assert profiles.instructions(_SASS, NVIDIA) == {"_Zfirst": first, "_Zsecond": {"other": 1}}
     assert profiles.instructions(_GCN, AMD) == {
-        "_Zfirst": dict.fromkeys(("scalar_memory", "memory", "shared_memory", "multiply_add", "other"), 1)
+        "_Zfirst": dict.fromkeys(
+            ("scalar_memory", "memory", "shared_memory", "multiply_add", "other_vector", "other"), 1
+        )
     }
 
 
@@ -62,12 +65,13 @@ def test_committed_profiles_are_of_plans_that_there_are() -> None:
 
 def test_the_page_has_a_line_for_each_form() -> None:
     targets = {
-        AMD: {"shared": 216, "vgpr": 60, "sgpr": 46, "memory": 66, "multiply_add": 756},
+        AMD: {"shared": 216, "vgpr": 60, "sgpr": 46, "memory": 66, "multiply_add": 756, "other_vector": 44},
         NVIDIA: {"shared": 216, "registers": 80, "memory": 184, "shared_memory": 21, "multiply_add": 616},
     }
     one = {"plan": "hntmp/published", "blocks": 32, "threads": 64, "memory_instructions": 2584.5}
     *_, text = profile([one | {"kilobytes": [20672, 1568], "targets": targets}])
     assert (
-        "| `hntmp/published` | 32x64 | 2584 | 20672+1568 | 216 | 60+46 | 66, 0 | 0 | 756 | 216 | 80 |" in text
+        "| `hntmp/published` | 32x64 | 2584 | 20672+1568 | 216 | 60+46 | 66, 0 | 0 | 756 | 800 | 216 | 80 |"
+        in text
     )
     assert profile([]) == []

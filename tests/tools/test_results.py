@@ -1,0 +1,53 @@
+"""Files of results that hold records of several runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Results, load
+
+MACHINE = {"device": "Test GPU", "torch": "2.11.0"}
+
+
+def run(path: Path, number: int, *cases: str) -> Results:
+    """Keeps what the file has, as --resume does."""
+    environment = MACHINE | {"date": f"2026-11-0{number}", "commit": f"abc{number}"}
+    results = Results("depthwise", environment, f"run {number}", {})
+    results.keep(path)
+    for case in cases:
+        results.add({"case": case, "chosen_by": "auto"})
+    results.write(path)
+    return load(path)
+
+
+def taken(results: Results) -> dict[str, str]:
+    return {str(record["case"]): results.taken(record) for record in results.records.values()}
+
+
+def test_records_say_of_which_run_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "depthwise.json"
+    assert run(path, 1, "a", "b").origin() == "by `run 1` (2026-11-01, commit abc1)"
+    assert run(path, 2, "b", "c").origin() == (
+        "3 records: 1 by `run 1` (2026-11-01, commit abc1); 2 by `run 2` (2026-11-02, commit abc2)"
+    )
+    run(path, 3)  # adds nothing
+    results = run(path, 4, "d")
+    assert [each.command for each in results.all_runs] == ["run 1", "run 2", "run 4"]
+    first, second, last = (f"2026-11-0{number}, commit abc{number}" for number in (1, 2, 4))
+    assert taken(results) == {"a": first, "b": second, "c": second, "d": last}
+
+
+def test_files_from_before_there_were_runs_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "depthwise.json"
+    run(path, 1, "a")
+    data: dict[str, Any] = json.loads(path.read_text())
+    assert data["records"][0].pop("run") == 0 and "runs" not in data
+    path.write_text(json.dumps(data))
+    old = load(path)
+    assert old.origin().startswith("last by `run 1` (2026-11-01, commit abc1); records of earlier runs may")
+    results = run(path, 2, "b")
+    assert taken(results) == {"a": "2026-11-01, commit abc1, or before", "b": "2026-11-02, commit abc2"}
+    before = "1 by `run 1` (2026-11-01, commit abc1) or earlier runs"
+    assert results.origin() == f"2 records: {before}; 1 by `run 2` (2026-11-02, commit abc2)"
