@@ -46,11 +46,11 @@ def _rates(device: Any) -> Rates:
     return Rates(device.bandwidth_GBps, device.fp32_TFLOPs, units)
 
 
-def _heading(results: Results, paths: Sequence[Path]) -> str:
+def heading_of(results: Results, paths: Sequence[Path], program: str = "benchmarks.fit") -> str:
     environment = results.environment
     files = ", ".join(path.name for path in paths)
     return (
-        f"// Written by python -m benchmarks.fit from {files} ({environment['device']}, torch "
+        f"// Written by python -m {program} from {files} ({environment['device']}, torch "
         f"{environment['torch']}, {environment['date']});\n// not to be edited."
     )
 
@@ -91,7 +91,7 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     """Fits the results of one device and writes a file for each kind of layers in them."""
     results = load_all(paths)
     name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_")
-    heading = _heading(results, paths)
+    heading = heading_of(results, paths)
     output.mkdir(parents=True, exist_ok=True)
     written = []
     device = planned_device(results)

@@ -174,7 +174,7 @@ def run(problem: RandomProblem, settings: Settings, planner: Planner, report: Re
     torch.backends.cudnn.benchmark = True
     try:
         with tf32(problem.tf32):
-            torchs_ms = _ms(_first_call_of_torch(problem, settings.device))
+            torchs_ms = _ms(first_call_of_torch(problem, settings.device))
             chosen: list[TuningRecord] = []
             ms = _ms(lambda: chosen.append(first_call.found(core_problem(problem), settings.device)))
         plan = chosen[0].algorithm
@@ -200,7 +200,7 @@ def _ms(call: Callable[[], object]) -> float:
     return (time.perf_counter() - begin) * 1e3
 
 
-def _first_call_of_torch(problem: RandomProblem, device: torch.device) -> Callable[[], object]:
+def first_call_of_torch(problem: Problem, device: torch.device) -> Callable[[], object]:
     """In which cuDNN makes its choice."""
     ((first, second),) = operands(problem, 1, device)
     call = torch_function(problem, problem.layout, device)

@@ -19,6 +19,7 @@ from convx._errors import reason_of
 from convx.tune import records
 from convx.tune.folder import warn_once
 from convx.tune.measuring import measured, plans_of
+from convx.tune.profiler import Sampler
 from convx.tune.replays import InNetwork, Queued
 
 _MOST = 4  # plans, beside torch's
@@ -35,8 +36,12 @@ def register() -> None:
 def found(problem: Any, where: torch.device) -> records.Record:
     """The fastest of the likely plans of a _core.Problem; nothing is remembered."""
     plans = plans_of(problem, _planning.device(where), _MOST)
-    sampler = _network(where).timer if where.type == "cuda" else None
-    return measured(problem, where, plans, _ROUNDS, {}, by=records.FIRST_CALL, sampler=sampler)
+    return measured(problem, where, plans, _ROUNDS, {}, by=records.FIRST_CALL, sampler=sampler_of(where))
+
+
+def sampler_of(where: torch.device) -> Sampler | None:
+    """Takes little time before the first sample; None on a CPU, where every one does."""
+    return _network(where).timer if where.type == "cuda" else None
 
 
 @functools.cache

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "choose/fitted.h"
 #include "choose/measured_dense.h"
 #include "choose/measured_layers.h"
 #include "choose/measured_machine.h"
@@ -180,6 +181,21 @@ Problem exact(const Problem& problem) {
   return problem;
 }
 
+Plan* likeliest_of(const std::vector<Plan*>& plans) {
+  const auto is_less = [](const Plan* a, const Plan* b) { return a->predicted_us < b->predicted_us; };
+  return *std::min_element(plans.begin(), plans.end(), is_less);
+}
+
+// The likeliest of these plans is to take as long; the others' estimates tell how they compare.
+void expect(const std::vector<Plan*>& plans, const Measured& time) {
+  if (!time) return;
+  const double least = likeliest_of(plans)->predicted_us;
+  for (Plan* const plan : plans) {
+    if (plan->predicted_us == least) plan->source = time.source, plan->doubt = time.doubt;
+    plan->predicted_us *= time.us / least;
+  }
+}
+
 // Where torch's convolution is slow beyond all doubt, kernels of CPUs count by their estimates.
 void count_estimates(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   constexpr double kDoubt = 4;
@@ -201,8 +217,8 @@ Measured measured_time(const std::string& algorithm, const ConvProblem& problem,
 }
 
 template <class Problem>
-std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem,
-                          const DeviceTraits& device) {
+std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem, const DeviceTraits& device,
+                          bool fitted) {
   std::vector<Plan> plans = candidates(method, problem, device);
   const Packing packing = device.backend == Backend::cpu ? Packing::kept : packing_of(problem);
   if (packing == Packing::measured) add_packing_times(plans);
@@ -210,14 +226,10 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
   for (Plan& plan : plans) by_name[measured_name(plan)].push_back(&plan);
   for (const auto& [name, meant] : by_name) {
     const bool is_exact = meant.front()->exact;
-    const Measured measured = measured_time(name, is_exact ? exact(problem) : problem, device);
-    if (!measured) continue;
-    const auto is_less = [](const Plan* a, const Plan* b) { return a->predicted_us < b->predicted_us; };
-    const double least = (*std::min_element(meant.begin(), meant.end(), is_less))->predicted_us;
-    for (Plan* const plan : meant) {
-      if (plan->predicted_us == least) plan->source = measured.source, plan->doubt = measured.doubt;
-      plan->predicted_us *= measured.us / least;
-    }
+    expect(meant, measured_time(name, is_exact ? exact(problem) : problem, device));
+    const Plan& likeliest = *likeliest_of(meant);
+    if (!fitted || std::isfinite(likeliest.doubt)) continue;
+    expect(meant, fitted_time(algorithm_of(likeliest), problem, device, likeliest.predicted_us));
   }
   count_estimates(problem, device, plans);
   if (packing == Packing::added) add_packing_times(plans);
@@ -227,9 +239,13 @@ std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& proble
   return plans;
 }
 
-template std::vector<Plan> predict(const MethodOf<ConvProblem>&, const ConvProblem&, const DeviceTraits&);
-template std::vector<Plan> predict(const MethodOf<FilterProblem>&, const FilterProblem&, const DeviceTraits&);
-template std::vector<Plan> predict(const MethodOf<BlockProblem>&, const BlockProblem&, const DeviceTraits&);
-template std::vector<Plan> predict(const MethodOf<ExciteProblem>&, const ExciteProblem&, const DeviceTraits&);
+template std::vector<Plan> predict(const MethodOf<ConvProblem>&, const ConvProblem&, const DeviceTraits&,
+                                   bool);
+template std::vector<Plan> predict(const MethodOf<FilterProblem>&, const FilterProblem&, const DeviceTraits&,
+                                   bool);
+template std::vector<Plan> predict(const MethodOf<BlockProblem>&, const BlockProblem&, const DeviceTraits&,
+                                   bool);
+template std::vector<Plan> predict(const MethodOf<ExciteProblem>&, const ExciteProblem&, const DeviceTraits&,
+                                   bool);
 
 }  // namespace convx

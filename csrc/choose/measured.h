@@ -41,10 +41,11 @@ Measured measured_time(const std::string& /*algorithm*/, const Problem& /*proble
 
 // The method's candidates with what was measured, the expected fastest first. Where a candidate was measured
 // on problems like this, its best plan is taken to have that time; the method's estimates tell how the other
-// plans of the candidate compare. On GPUs the time that packing filters takes is added for calls that do so:
-// gradients, and problem.packs_each_call.
+// plans of the candidate compare. Where nothing like it was measured the model of random layers says the same
+// of a candidate's best plan, unless fitted is false. On GPUs the time that packing filters takes is added
+// for calls that do so: gradients, and problem.packs_each_call.
 template <class Problem>
-std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem,
-                          const DeviceTraits& device);
+std::vector<Plan> predict(const MethodOf<Problem>& method, const Problem& problem, const DeviceTraits& device,
+                          bool fitted = true);
 
 }  // namespace convx

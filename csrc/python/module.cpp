@@ -386,12 +386,12 @@ void bind_planner(py::module_& module) {
       py::arg("method"), py::arg("problem"), py::arg("device"));
   module.def(
       "candidates",
-      [](const std::string& name, const Problem& problem, const DeviceTraits& device) {
+      [](const std::string& name, const Problem& problem, const DeviceTraits& device, bool fitted) {
         const MethodOf<Problem>& method = method_named<Problem>(name);
         if (!convx::supports(method, problem, device).ok) return std::vector<Plan>();
-        return predict(method, problem, device);
+        return predict(method, problem, device, fitted);
       },
-      py::arg("method"), py::arg("problem"), py::arg("device"));
+      py::arg("method"), py::arg("problem"), py::arg("device"), py::arg("fitted") = true);
   module.def("select", &convx::select<Problem>, py::arg("problem"), py::arg("device"),
              py::arg("algorithm") = "auto");
   module.def("select_untuned", &select_untuned<Problem>, py::arg("problem"), py::arg("device"));

@@ -1,0 +1,223 @@
+"""Times of every kernel on random layers, and the model of them that the planner goes by where nothing like a
+layer was measured: `python -m benchmarks.random_layers --seed N --seconds S` measures, `--fit` writes
+csrc/choose/measured/<device>_random.inc.
+
+The layers are of the kinds of the suite wild, which judges the model on seeds that it was not fitted to.
+Torch's convolution tries all of cuDNN's algorithms, as there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import wild
+from benchmarks.by_case import end_of, is_over
+from benchmarks.environment import device_slug, environment
+from benchmarks.fit import MEASURED, heading_of, planned_device
+from benchmarks.peers import tf32
+from benchmarks.planner import core_problem
+from benchmarks.random_model import Model, Sample, Series, fit_all, series_of, source
+from benchmarks.results import Record, Results, geomean, load
+from benchmarks.suites import Case, Problem
+from convx import _libraries, _planning
+from convx.tune import first_call, measuring
+
+FOLDER = Path(__file__).resolve().parent / "fitted"
+_KERNELS = 9  # of a problem, torch's convolution among them
+_ROUNDS = 3
+_FOLDS = 5
+
+
+def kernels_of(problem: Any, device: Any) -> list[str]:
+    """The plan of each kernel that is predicted to be its fastest, torch's convolution first."""
+    rows = _libraries.core().explain(problem, device)
+    plans = [plan for row in rows for plan in row.plans if not plan.by_name_only]
+    plans.sort(key=lambda plan: (plan.name != "native", plan.predicted_us))
+    best: dict[str, str] = {}
+    for plan in plans:
+        if not plan.name.startswith(measuring.GENERATED):
+            best.setdefault(_kernel(plan), plan.name)
+    return list(best.values())[:_KERNELS]
+
+
+def measured(problem: Problem, device: torch.device) -> Record:
+    core = core_problem(problem)
+    with tf32(problem.tf32):
+        wild.first_call_of_torch(problem, device)()
+        plans = kernels_of(core, _planning.device(device))
+        sampler = first_call.sampler_of(device)
+        times = measuring.measured(core, device, plans, _ROUNDS, {}, sampler=sampler).candidates
+    kernels = {name.partition(" ")[0]: float(f"{us:.4g}") for name, us in times.items()}
+    return problem.fields() | {"group": problem.case.group, "us": kernels}
+
+
+def problem_of(record: Record) -> Problem:
+    fields: dict[str, Any] = record["shape"]
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    shape: Any = wild.AnyShape(**fields)
+    case = Case(record["case"], record["group"], shape, (), ())
+    which = (record[name] for name in ("operation", "dtype", "layout", "batch", "tf32"))
+    return wild.RandomProblem(case, *which)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A problem with what was measured, and what the planner predicts without the model: time and doubt."""
+
+    problem: Problem
+    us: dict[str, float]
+    planned: dict[str, tuple[float, float]]
+
+    def samples(self) -> Iterable[tuple[Series, Sample]]:
+        """Of what the planner has no measured times for; torch's other ways come from no model."""
+        for kernel, us in self.us.items():
+            estimate_us, doubt = self.planned.get(kernel, (0.0, 0.0))
+            if not kernel.startswith("native/") and estimate_us > 0 and math.isinf(doubt):
+                yield series_of(self.problem, kernel), Sample(self.problem, estimate_us, us)
+
+    def choice(self, models: dict[Series, Model]) -> str:
+        """As select_untuned of csrc/choose/choice.cpp chooses."""
+        expected = {}
+        for kernel in self.us:
+            us, doubt = self.planned.get(kernel, (math.inf, math.inf))
+            model = models.get(series_of(self.problem, kernel)) if math.isinf(doubt) and us > 0 else None
+            if model is not None and model.has_seen(self.problem):
+                us, doubt = model.at(self.problem, us), model.doubt
+            expected[kernel] = us, doubt
+        torch_us, torch_doubt = expected["native"]
+        ahead = {
+            us: kernel
+            for kernel, (us, doubt) in expected.items()
+            if us * max(doubt, torch_doubt) < torch_us and kernel != "native"
+        }
+        return ahead[min(ahead)] if ahead else "native"
+
+
+def _kernel(plan: Any) -> str:
+    return str(plan.name).partition(" ")[0]
+
+
+def layer_of(record: Record, device: Any) -> Layer:
+    problem, core = problem_of(record), _libraries.core()
+    asked = core_problem(problem)
+    plans = [
+        plan for method in core.methods() for plan in core.candidates(method["name"], asked, device, False)
+    ]
+    plans.sort(key=lambda plan: -plan.predicted_us)
+    return Layer(problem, record["us"], {_kernel(plan): (plan.predicted_us, plan.doubt) for plan in plans})
+
+
+def models_of(layers: Iterable[Layer]) -> dict[Series, Model]:
+    samples: dict[Series, list[Sample]] = {}
+    for layer in layers:
+        for series, sample in layer.samples():
+            samples.setdefault(series, []).append(sample)
+    return fit_all(samples)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Choices over torch's convolution."""
+
+    times_faster: float
+    slower: float  # the share that is by more than 2 %
+    much_slower: float  # 10 %
+
+    def __str__(self) -> str:
+        return (
+            f"{self.times_faster:.3f} times as fast as torch, slower by more than 2 % on {self.slower:.2%}, "
+            f"by more than 10 % on {self.much_slower:.2%}"
+        )
+
+
+def judged(layers: Sequence[Layer], fitted: bool) -> Judged:
+    """Without a model, or by models of other layers."""
+    over_torch = []
+    for fold in range(_FOLDS):
+        others = [layer for index, layer in enumerate(layers) if index % _FOLDS != fold]
+        models = models_of(others) if fitted else {}
+        over_torch += [layer.us[layer.choice(models)] / layer.us["native"] for layer in layers[fold::_FOLDS]]
+    shares = (sum(ratio > bound for ratio in over_torch) / len(over_torch) for bound in (1.02, 1.1))
+    return Judged(1 / geomean(over_torch), *shares)
+
+
+def _measure(options: argparse.Namespace, device: torch.device, path: Path) -> None:
+    arguments = ["--seed", str(options.seed), "--seconds", f"{options.seconds:g}"]
+    command = " ".join(["python -m benchmarks.random_layers", *arguments])
+    results = Results("random_layers", environment(device), command, {})
+    results.keep(path)
+    torch.backends.cudnn.benchmark = True
+    until = end_of(options.seconds)
+    with tqdm(wild.problems(options.seed, options.count, device.type), unit="layer", disable=None) as bar:
+        for problem in bar:
+            if is_over(until, options.seconds, bar):
+                break
+            try:
+                results.add(measured(problem, device))
+            except RuntimeError as error:  # of memory, say
+                bar.write(f"{problem}: {error}")
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            if len(results.records) % 100 == 0:
+                results.write(path)
+    results.write(path)
+
+
+def fitted_source(path: Path) -> tuple[str, list[Layer], str]:
+    """The name of the file of a device's model and what is to be in it, and the layers."""
+    results = load(path)
+    device = planned_device(results)
+    layers = [layer_of(record, device) for record in results.records.values()]
+    name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_") + "_random"
+    text = source(
+        models_of(layers),
+        device.bandwidth_GBps,
+        heading_of(results, [path], "benchmarks.random_layers --fit"),
+        name,
+    )
+    return name, layers, text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.random_layers", description=(__doc__ or "").split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add("--seed", type=int, help="of the layers to measure; those of other seeds stay in the file")
+    add("--count", type=int, default=5000, help="layers at most")
+    add("--seconds", type=float, help="stop after this time")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--output", type=Path, default=FOLDER, help="folder of the measured times")
+    add("--fit", action="store_true", help="write the models of all results there are")
+    options = parser.parse_args(arguments)
+    if options.fit == (options.seed is not None):
+        parser.error("either --seed, to measure, or --fit")
+    if options.fit:
+        for path in sorted(options.output.glob("*.json")):
+            name, layers, text = fitted_source(path)
+            (MEASURED / f"{name}.inc").write_text(text)
+            print(f"{path}: {len(layers)} layers")
+            print(f"without a model: {judged(layers, False)}")
+            print(f"by models of other layers: {judged(layers, True)}")
+            print(f"{MEASURED / name}.inc: build convx again")
+        return 0
+    device = torch.device(options.device)
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    _measure(options, device, options.output / f"{device_slug(device)}.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

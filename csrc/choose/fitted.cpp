@@ -1,0 +1,130 @@
+#include "choose/fitted.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <optional>
+
+#include "choose/measured_machine.h"
+#include "methods/native/native.h"
+
+namespace convx {
+namespace {
+
+enum class Kind { dense, grouped, depthwise };
+enum class Products { full, tf32, half };
+
+constexpr size_t kAxes = 10;
+constexpr std::array<size_t, 4> kCurved = {0, 1, 3, 4};  // batch, channels, pixels and taps
+constexpr size_t kTerms = 1 + kAxes + kCurved.size() * (kCurved.size() + 1) / 2 + 1;
+
+// One kernel's times on a kind of layers; benchmarks/random_model.py fits them and computes the same.
+struct FittedTimes {
+  const char* algorithm;
+  Kind kind;
+  Operation operation;
+  Products products;
+  Layout layout;
+  double doubt;
+  float least[kAxes], most[kAxes];  // of the layers that it was fitted to
+  double coefficients[kTerms];
+};
+
+#include "choose/measured/nvidia_h200_random.inc"
+
+struct Machine {
+  MeasuredMachine machine;
+  const FittedTimes *begin, *end;
+};
+
+// One line for each file that benchmarks/random_layers.py wrote.
+const std::vector<Machine>& machines() {
+  static const std::vector<Machine> all = {
+      {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_random_GBps},
+       std::begin(nvidia_h200_random),
+       std::end(nvidia_h200_random)},
+  };
+  return all;
+}
+
+using Axes = std::array<double, kAxes>;
+
+Axes axes_of(const ConvProblem& p) {
+  const auto octaves = [](int64_t value) { return std::log2(static_cast<double>(value)); };
+  return {octaves(p.batch),
+          octaves(p.in_channels),
+          octaves(p.out_channels),
+          octaves(p.out_height * p.out_width),
+          octaves(p.filter_height * p.filter_width),
+          octaves(p.stride_h),
+          p.dilation_h > 1 ? 1.0 : 0.0,
+          octaves(std::min(p.filter_height, p.filter_width)),
+          octaves(p.in_channels / p.groups),
+          octaves(p.out_width)};
+}
+
+std::optional<Products> products_of(const ConvProblem& p) {
+  if (p.dtype == DType::float64) return std::nullopt;
+  if (p.dtype != DType::float32) return Products::half;
+  return p.allow_tf32 && !p.is_depthwise() ? Products::tf32 : Products::full;
+}
+
+Kind kind_of(const ConvProblem& p) {
+  return p.groups == 1 ? Kind::dense : p.is_depthwise() ? Kind::depthwise : Kind::grouped;
+}
+
+bool is_like_fitted(const ConvProblem& p) {
+  const bool is_empty = p.batch == 0 || p.out_height == 0 || p.out_width == 0;
+  return !is_empty && p.in_channels > 1 && p.stride_h == p.stride_w && p.dilation_h == p.dilation_w;
+}
+
+// A kernel's gradient by input is a convolution as the forward is.
+Operation operation_of(const std::string& algorithm, const ConvProblem& p) {
+  const bool is_forward = p.operation == Operation::input_grad && algorithm != native::method.name;
+  return is_forward ? Operation::forward : p.operation;
+}
+
+// Half an octave around what it was fitted to counts as seen.
+bool has_seen(const FittedTimes& times, const Axes& axes) {
+  constexpr double kAround = 0.5;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if (axes[axis] < static_cast<double>(times.least[axis]) - kAround) return false;
+    if (axes[axis] > static_cast<double>(times.most[axis]) + kAround) return false;
+  }
+  return true;
+}
+
+double read(const FittedTimes& times, const Axes& axes, double estimate_us) {
+  const double* coefficient = times.coefficients;
+  double sum = *coefficient++;
+  for (const double axis : axes) sum += *coefficient++ * axis;
+  for (size_t i = 0; i < kCurved.size(); ++i) {
+    for (size_t j = i; j < kCurved.size(); ++j) {
+      sum += *coefficient++ * axes[kCurved[i]] * axes[kCurved[j]] / 10;
+    }
+  }
+  return std::exp(sum + *coefficient * std::log(estimate_us));
+}
+
+}  // namespace
+
+Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device,
+                     double estimate_us) {
+  const std::optional<Products> products = products_of(problem);
+  if (!is_like_fitted(problem) || !products.has_value() || !(estimate_us > 0)) return {};
+  const Machine* machine = find_machine(machines(), device);
+  if (machine == nullptr || !is_same(machine->machine, device)) return {};
+  const Kind kind = kind_of(problem);
+  const Operation operation = operation_of(algorithm, problem);
+  const FittedTimes* times = std::find_if(machine->begin, machine->end, [&](const FittedTimes& each) {
+    return each.kind == kind && each.operation == operation && each.products == *products &&
+           each.layout == problem.layout && algorithm == each.algorithm;
+  });
+  if (times == machine->end) return {};
+  const Axes axes = axes_of(problem);
+  if (!has_seen(*times, axes)) return {};
+  return {read(*times, axes, estimate_us), "fitted on " + std::string(machine->machine.name), times->doubt};
+}
+
+}  // namespace convx

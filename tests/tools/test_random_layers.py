@@ -1,0 +1,143 @@
+"""The model of random layers: how it is fitted, and that the planner computes what was fitted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import random_layers, random_model, wild
+from benchmarks.planner import core_problem
+from benchmarks.random_layers import FOLDER, Layer
+from benchmarks.random_model import Sample, series_of
+from benchmarks.suites import Problem
+from convx import _core
+
+H200 = _core.Device.known_device("h200")
+FITTED = "fitted on NVIDIA H200"
+
+
+@pytest.fixture(scope="module")
+def committed() -> tuple[str, list[Layer], str]:
+    return random_layers.fitted_source(FOLDER / "nvidia-h200.json")
+
+
+def drawn(seed: int, count: int) -> list[Problem]:
+    return list(wild.problems(seed, count))
+
+
+def fitted_plans(problem: Problem, device: Any = H200) -> list[Any]:
+    rows = _core.explain(core_problem(problem), device)
+    return [plan for row in rows for plan in row.plans if plan.source == FITTED]
+
+
+def estimate_us(problem: Problem, wanted: Any) -> float:
+    plans = _core.candidates(wanted.method, core_problem(problem), H200, fitted=False)
+    return next(plan.predicted_us for plan in plans if plan.name == wanted.name)
+
+
+def changed(problem: Problem, **sizes: Any) -> Problem:
+    shape: Any = replace(problem.case.shape, **sizes)
+    return replace(problem, case=replace(problem.case, shape=shape))
+
+
+def test_the_planner_has_what_was_fitted(committed: tuple[str, list[Layer], str]) -> None:
+    name, _, text = committed
+    assert (random_layers.MEASURED / f"{name}.inc").read_text() == text
+
+
+def test_the_planner_computes_the_model(committed: tuple[str, list[Layer], str]) -> None:
+    models = random_layers.models_of(committed[1])
+    seen = set()
+    for problem in drawn(31, 200):
+        for plan in fitted_plans(problem):
+            series = series_of(problem, plan.name.partition(" ")[0])
+            model = models[series]
+            assert model.has_seen(problem)
+            expected_us = model.at(problem, estimate_us(problem, plan))
+            assert plan.predicted_us == pytest.approx(expected_us, rel=1e-3)
+            assert plan.doubt == pytest.approx(model.doubt, rel=1e-3) and plan.doubt >= 1
+            seen.add(series)
+    assert len(seen) > 60 and {series.kind for series in seen} == {"dense", "grouped", "depthwise"}
+
+
+def test_choices_by_models_of_other_layers_win(committed: tuple[str, list[Layer], str]) -> None:
+    layers = committed[1]
+    without, by_others = (random_layers.judged(layers, fitted) for fitted in (False, True))
+    assert by_others.times_faster > 1.2 * without.times_faster > 1.2
+    assert by_others.slower < 0.01 and by_others.much_slower < 0.004
+
+
+def test_layers_unlike_the_fitted_ones_keep_their_estimates() -> None:
+    """Sizes, strides and dilations apart, other GPUs, CPUs and float64."""
+    problem = next(each for each in drawn(31, 50) if each.case.group == "depthwise dilated")
+    assert fitted_plans(problem)
+    assert not fitted_plans(replace(problem, dtype="float64"))
+    assert not fitted_plans(replace(problem, batch=512))
+    assert not fitted_plans(changed(problem, dilation=(2, 1)))
+    assert not fitted_plans(changed(problem, stride=(1, 2)))
+    for device in (_core.Device.known_device("a100"), _core.Device.host_cpu(2)):
+        assert not fitted_plans(problem, device)
+
+
+def test_a_law_of_powers_is_found() -> None:
+    """Also for problems that it was not fitted to, with a doubt that their errors keep to."""
+
+    def us(problem: Problem) -> float:
+        return 3 * problem.batch**0.5 * problem.shape.in_channels**0.25
+
+    problems = drawn(77, 400)
+    samples = [Sample(problem, 10.0, us(problem)) for problem in problems[:300]]
+    model = random_model.fit(samples)
+    for problem in problems[300:]:
+        error = model.at(problem, 10.0) / us(problem)
+        assert 1 / model.doubt / 1.02 < error < 1.02 * model.doubt
+    assert model.doubt < 1.1
+    draw = random.Random(3)
+    noisy = [replace(each, us=each.us * math.exp(draw.choice((-0.3, 0.3)))) for each in samples]
+    assert 1.7 < random_model.fit(noisy).doubt < 2.1
+
+
+def test_few_samples_have_no_model() -> None:
+    samples = [Sample(problem, 10.0, 20.0) for problem in drawn(5, 12)]
+    series = series_of(samples[0].problem, "native")
+    assert random_model.fit_all({series: samples}).keys() == {series}
+    assert not random_model.fit_all({series: samples[:-1]})
+
+
+def test_measured_layers_are_read_back(tmp_path: Path) -> None:
+    arguments = [
+        "--seed",
+        "12",
+        "--count",
+        "3",
+        "--seconds",
+        "60",
+        "--device",
+        "cpu",
+        "--output",
+        str(tmp_path),
+    ]
+    assert random_layers.main(arguments) == 0
+    (path,) = tmp_path.glob("*.json")
+    records = json.loads(path.read_text())["records"]
+    expected = list(wild.problems(12, 3, "cpu"))
+    assert len(records) == 3
+    for record, problem in zip(records, expected, strict=True):
+        assert random_layers.problem_of(record) == problem
+        assert record["shape"] == json.loads(json.dumps(asdict(problem.shape)))
+        assert "native" in record["us"] and all(us > 0 for us in record["us"].values())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--fit", "--seed", "3"]])
+def test_measuring_and_fitting_are_asked_for_apart(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        random_layers.main(arguments)
+    assert "either --seed, to measure, or --fit" in capsys.readouterr().err
