@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "choose/fitted.h"
 #include "choose/measured.h"
 #include "choose/offers.h"
 #include "choose/registry.h"
@@ -157,6 +158,9 @@ std::string reason_of(const Plan& taken, const std::optional<Plan>& torch) {
   }
   if (taken.source == Plan().source) {
     return "an estimate of less than a quarter of what torch's convolution takes at least, group by group";
+  }
+  if (is_fitted(taken)) {
+    return "a model of random layers has it ahead of torch's convolution by more than it is mostly off";
   }
   return "the least time of what was measured ahead of torch's convolution on layers like this one";
 }

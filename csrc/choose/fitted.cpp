@@ -15,6 +15,8 @@ namespace {
 enum class Kind { dense, grouped, depthwise };
 enum class Products { full, tf32, half };
 
+constexpr const char* kSource = "fitted on ";
+
 constexpr size_t kAxes = 10;
 constexpr std::array<size_t, 4> kCurved = {0, 1, 3, 4};  // batch, channels, pixels and taps
 constexpr size_t kTerms = 1 + kAxes + kCurved.size() * (kCurved.size() + 1) / 2 + 1;
@@ -124,7 +126,11 @@ Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, c
   if (times == machine->end) return {};
   const Axes axes = axes_of(problem);
   if (!has_seen(*times, axes)) return {};
-  return {read(*times, axes, estimate_us), "fitted on " + std::string(machine->machine.name), times->doubt};
+  return {read(*times, axes, estimate_us), kSource + std::string(machine->machine.name), times->doubt};
+}
+
+bool is_fitted(const Plan& plan) {
+  return plan.source.rfind(kSource, 0) == 0;
 }
 
 }  // namespace convx

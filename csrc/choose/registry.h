@@ -45,10 +45,10 @@ struct Choice {
 // algorithm: "auto", a method ("depthwise"), one of its candidates ("depthwise/strip"), or one plan of those
 // by its name_of ("depthwise/strip rows=4 columns=4"), or several of all these, "depthwise/strip|hntmp|auto",
 // of which the first that can run the problem counts. auto takes what was tuned for this very problem. Else
-// it takes torch's convolution, unless something was measured ahead of it on layers like this one: then what
-// has the least time; what was not measured on such layers is not predicted from others. Of filterings, for
-// which torch has no operator, it takes the one with the least predicted time. A named one that can't run
-// throws InvalidArgument with the condition that fails and what could run instead.
+// it takes torch's convolution, unless something was measured ahead of it on layers like this one, or a model
+// of random layers has it ahead by more than it errs: then what has the least time. Of filterings, for which
+// torch has no operator, it takes the one with the least predicted time. A named one that can't run throws
+// InvalidArgument with the condition that fails and what could run instead.
 template <class Problem>
 Choice select(const Problem& problem, const DeviceTraits& device, const std::string& algorithm);
 // What auto takes where nothing was tuned.

@@ -78,6 +78,30 @@ def test_the_first_call_of_a_problem_is_measured(asked: None, problems: list[Any
     assert [problem.batch for problem in problems] == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("us", "again"),
+    [(8.0, True), (8.4, True), (7.4, False), (10.0, False)],
+    ids=["near", "nearer", "far", "torch"],
+)
+def test_a_short_lead_is_measured_in_graphs(us: float, again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[str], bool]] = []
+    winner = "native" if us == 10 else "depthwise/strip"
+
+    def measured(problem: Any, where: Any, plans: list[str], *_: Any, **options: Any) -> records.Record:
+        asked.append((plans, options.get("sampler") is not None))
+        times = {"native": 10.0, winner: us}
+        return records.Record({}, {}, winner, us, times, by=records.FIRST_CALL)
+
+    monkeypatch.setattr(first_call, "measured", measured)
+    monkeypatch.setattr(first_call, "plans_of", lambda *_: ["native", "depthwise/strip", "hntmp/tile"])
+    monkeypatch.setattr(first_call, "sampler_of", lambda _: "queue")
+    monkeypatch.setattr(first_call._planning, "device", lambda _: None)
+    found = first_call.found(None, torch.device("cuda", 0))
+    first = (["native", "depthwise/strip", "hntmp/tile"], True)
+    assert asked == ([first, (["native", "depthwise/strip"], False)] if again else [first])
+    assert found.algorithm == winner
+
+
 def test_without_the_setting_nothing_is_measured(problems: list[Any]) -> None:
     x, w = operands()
     call(x, w)

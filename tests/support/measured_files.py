@@ -39,9 +39,16 @@ class MeasuredFile:
 
 
 def plan_of(algorithm: str, problem: Problem, device: _core.Device) -> _core.Plan | None:
-    """The best plan of an algorithm, by the name that measured times have; None where it has none."""
-    plans = _core.candidates(algorithm.split("/")[0], core_problem(problem), device)
+    """The best plan of an algorithm, by the name that measured times have, as those and estimates predict it;
+    None where it has none."""
+    plans = _core.candidates(algorithm.split("/")[0], core_problem(problem), device, fitted=False)
     return next((plan for plan in plans if measured_name(plan) == algorithm), None)
+
+
+def unfitted(problem: _core.Problem, device: _core.Device) -> list[_core.Plan]:
+    """All plans, without the model of random layers."""
+    methods = [method["name"] for method in _core.methods()]
+    return [plan for name in methods for plan in _core.candidates(name, problem, device, fitted=False)]
 
 
 def measured_name(plan: _core.Plan) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_files import MeasuredFile, plan_of
+from measured_files import MeasuredFile, algorithm_of, plan_of, unfitted
 
 from benchmarks import choices, fit, fit_depthwise, trials
 from benchmarks.choices import Times
@@ -77,7 +77,8 @@ def test_networks_layers_have_measured_times(
     for algorithm in ("native", "depthwise/direct"):
         times = []
         for batch in (1, 3, 16, 50, 200, 512, 4096):
-            plan = best(algorithm, batch=batch, **common)
+            plans = unfitted(problem(batch=batch, **common), H200)
+            plan = next(plan for plan in plans if algorithm_of(plan) == algorithm)
             assert plan.source in SOURCES[layout]
             times.append(plan.predicted_us)
         # More images hardly ever take less time; measured times are not monotone either.
@@ -96,8 +97,8 @@ def test_what_was_not_measured_is_estimated() -> None:
         {"dtype": "float64"},
     ]
     for changes in unlike:
-        for row in _core.explain(problem(**changes), H200):
-            assert all(plan.source == "estimated" for plan in row.plans), changes
+        plans = unfitted(problem(**changes), H200)
+        assert plans and all(plan.source == "estimated" for plan in plans), changes
     assert best("native", _core.Device.known_device("mi300")).source == "estimated"
 
 
@@ -129,7 +130,7 @@ def test_files_are_in_the_order_that_the_planner_searches() -> None:
     for path in MEASURED.glob("*_dense.inc"):
         assert path.read_text().startswith("// Written by python -m benchmarks.fit from ")
         assert f"measured/{path.name}" in (MEASURED.parent / "measured_dense.cpp").read_text()
-    paths = [path for path in MEASURED.glob("*.inc") if not path.stem.endswith("_dense")]
+    paths = [path for path in MEASURED.glob("*.inc") if not path.stem.endswith(("_dense", "_random"))]
     assert len(paths) > 1
     order = {
         name: index
@@ -364,7 +365,7 @@ def test_the_planner_has_the_times_of_measured_layers() -> None:
     assert np.quantile(errors, 0.95) < 0.02
 
 
-def test_planes_far_from_all_that_were_measured_are_torchs() -> None:
+def test_planes_far_from_all_that_were_measured_are_torchs_or_fitted() -> None:
     """Of 67 pixels a row none begins at a multiple of 16 bytes; pixels of channels_last do."""
     far: dict[str, Any] = {
         "in_height": 67,
@@ -373,8 +374,12 @@ def test_planes_far_from_all_that_were_measured_are_torchs() -> None:
         "operation": "weight_grad",
         "dtype": "float16",
     }
-    assert best("native", **far).source == SOURCES["nchw"][1]
-    assert _core.select(problem(**far), H200).plan.method == "native"
+    sources = {
+        plan.source for plan in unfitted(problem(**far), H200) if plan.method in ("native", "depthwise")
+    }
+    assert sources == {SOURCES["nchw"][1]}
+    chosen = _core.select(problem(**far), H200).plan
+    assert chosen.method == "native" or chosen.source == "fitted on NVIDIA H200"
     near = _core.select(problem(**far, layout="channels_last"), H200).plan
     assert near.source == SOURCES["channels_last"][0] and near.method == "depthwise"
 
