@@ -55,12 +55,20 @@ class _File:
 
 
 def _committed() -> list[_File]:
-    """All committed results of what auto takes, GPUs first."""
+    """All committed results of what auto takes, GPUs first, of those the machine that was last measured."""
     kinds = ("_ablations", "_by_name", "_candidates", "_in_network")
     paths = [path for path in RESULTS.glob("*/*.json") if not path.stem.endswith(kinds)]
-    ordered = sorted(paths, key=lambda path: (path.parent.name.startswith("cpu"), path))
-    files = [(path, load(path)) for path in ordered]
-    return [_File(path, results, _changed(results)) for path, results in files]
+    files = [
+        _File(path, results, _changed(results)) for path, results in ((path, load(path)) for path in paths)
+    ]
+    newest: dict[str, str] = {}
+    for file in files:
+        machine, date = file.path.parent.name, str(file.results.environment["date"])
+        newest[machine] = max(date, newest.get(machine, ""))
+    files.sort(key=lambda file: (file.path.parent.name, file.path))
+    files.sort(key=lambda file: newest[file.path.parent.name], reverse=True)
+    files.sort(key=lambda file: not file.results.on_gpu)
+    return files
 
 
 def short(files: Sequence[_File]) -> str:
@@ -78,7 +86,7 @@ def short(files: Sequence[_File]) -> str:
         if results.suite in _SPECIAL:
             if heading := _IN_README.get(results.suite):
                 title, table = heading
-                among = first if results.suite == "networks" else last
+                among = first if results.suite in ("networks", "wild") else last
                 among.append(f"{title}, {device} ({link}):\n\n{table(list(results.records.values()))}")
             continue
         lines += [
@@ -170,6 +178,7 @@ _SPECIAL: dict[str, Callable[[list[Record]], str]] = {
 }
 # What README has of it: under which title, and its table there.
 _IN_README: dict[str, tuple[str, Callable[[list[Record]], str]]] = {
+    "wild": ("Random layers of all kinds", wild.in_short),
     "memory": ("Memory of training converted networks", memory.table),
     "networks": ("Networks of torchvision's, converted by one call", networks.short_table),
 }

@@ -253,6 +253,29 @@ def table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def in_short(records: list[Record]) -> str:
+    """What all of them show."""
+
+    def said(name: str) -> str:
+        return f"{_faster(records, name)} times as fast by {_CHOICES[name]} ({slower(name)})"
+
+    def slower(name: str) -> str:
+        shares = (sum(_over_torch(record, name) > bound for record in records) for bound in (1.02, 1.1))
+        two, ten = (f"{share / len(records):.1%}" for share in shares)
+        return f"slower by more than 2 % on {two}, by more than 10 % on {ten}"
+
+    return (
+        f"{len(records)} layers that nothing was tuned to, beside torch with cuDNN's algorithms all tried: "
+        f"{said('convx')}, {said('measured')}; torch measured twice than itself: {slower('torch_again')}."
+    )
+
+
+_CHOICES = {
+    "convx": "predictions",
+    "measured": "what the first call chooses with torch.backends.cudnn.benchmark",
+}
+
+
 def _is_torchs(method: str) -> bool:
     return method == "native"
 
