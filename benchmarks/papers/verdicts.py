@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from benchmarks.papers.measurements import Machine
 
@@ -95,24 +96,34 @@ _PART = re.compile(r"(.+), batch (\d+)(?:, a loss as the paper's)?")
 
 def in_short(text: str) -> str:
     """All verdicts of a page in a line: by their words, what each is of, what was found, and the paper's."""
-    said: dict[str, list[str]] = {}
-    last: dict[str, str] = {}  # by word, of what the last was
+    said: dict[str, dict[str, list[tuple[str, str, str]]]] = {}  # batches, found and claimed
     for line in text.splitlines():
         if found := _VERDICT.fullmatch(line):
             what, speedup, claimed, word = found.groups()
             if word.startswith(_ANOTHER):
                 continue
-            what = _DETAILS.sub("", what)
-            figures = f"{speedup} ({claimed})"
+            what, batch = _DETAILS.sub("", what), ""
             if part := _PART.fullmatch(what):
                 what, batch = part.groups()
-                figures = f"batch {batch} {figures}"
-            is_next = part is not None and last.get(word) == what
-            said.setdefault(word, []).append(figures if is_next else f"{what} {figures}")
-            last[word] = what
+            said.setdefault(word, {}).setdefault(what, []).append((batch, speedup, claimed))
     if not said:
         return "no verdict yet, for no published kernel was timed beside what the paper compares it with"
-    return "; ".join(f"{word} {', '.join(each)}" for word, each in said.items())
+    return "; ".join(
+        f"{word} {', '.join(_figures(what, parts) for what, parts in each.items())}"
+        for word, each in said.items()
+    )
+
+
+def _figures(what: str, parts: list[tuple[str, str, str]]) -> str:
+    batches, found, claimed = zip(*parts, strict=True)
+    if not all(batches):
+        return ", ".join(f"{what} {speedup} ({claim})" for _, speedup, claim in parts)
+    return f"{what} at batch {', '.join(batches)} {_range(found)} ({_range(claimed)})"
+
+
+def _range(figures: Sequence[str]) -> str:
+    least, most = (choose(figures, key=float) for choose in (min, max))
+    return least if least == most else f"{least} to {most}"
 
 
 _WORDS = (

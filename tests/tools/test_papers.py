@@ -163,7 +163,7 @@ def test_the_published_forms_stand_beside_the_papers_tables(everything: Path) ->
         "- `pointwise/generated`, pointwise layers over the fastest of torch's ways, batch 64, a loss as the "
     )
     assert f"{lost}paper's: 0.80; the paper has 0.90: **reproduces**." in page.text
-    assert "reproduces pointwise layers over the fastest of torch's ways batch 64 0.80 (0.90)" in in_short(
+    assert "reproduces pointwise layers over the fastest of torch's ways at batch 64 0.80 (0.90)" in in_short(
         page.text
     )
     assert "Not in the table" not in page.text
