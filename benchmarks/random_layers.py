@@ -13,7 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ FOLDER = Path(__file__).resolve().parent / "fitted"
 _KERNELS = 9  # of a problem, torch's convolution among them
 _ROUNDS = 3
 _FOLDS = 5
+_ANY_CPU = 2.0  # of those with its instructions (csrc/choose/measured_machine.h)
 
 
 def kernels_of(problem: Any, device: Any) -> list[str]:
@@ -109,6 +110,8 @@ def _kernel(plan: Any) -> str:
 
 def layer_of(record: Record, device: Any) -> Layer:
     problem, core = problem_of(record), _libraries.core()
+    if device.backend == "cpu":
+        problem = replace(problem, tf32=False)
     asked = core_problem(problem)
     plans = [
         plan for method in core.methods() for plan in core.candidates(method["name"], asked, device, False)
@@ -117,12 +120,12 @@ def layer_of(record: Record, device: Any) -> Layer:
     return Layer(problem, record["us"], {_kernel(plan): (plan.predicted_us, plan.doubt) for plan in plans})
 
 
-def models_of(layers: Iterable[Layer]) -> dict[Series, Model]:
+def models_of(layers: Iterable[Layer], margin: float) -> dict[Series, Model]:
     samples: dict[Series, list[Sample]] = {}
     for layer in layers:
         for series, sample in layer.samples():
             samples.setdefault(series, []).append(sample)
-    return fit_all(samples)
+    return fit_all(samples, margin)
 
 
 @dataclass(frozen=True)
@@ -140,12 +143,12 @@ class Judged:
         )
 
 
-def judged(layers: Sequence[Layer], fitted: bool) -> Judged:
-    """Without a model, or by models of other layers."""
+def judged(layers: Sequence[Layer], margin: float | None) -> Judged:
+    """By models of other layers, or without any."""
     over_torch = []
     for fold in range(_FOLDS):
         others = [layer for index, layer in enumerate(layers) if index % _FOLDS != fold]
-        models = models_of(others) if fitted else {}
+        models = models_of(others, margin) if margin else {}
         over_torch += [layer.us[layer.choice(models)] / layer.us["native"] for layer in layers[fold::_FOLDS]]
     shares = (sum(ratio > bound for ratio in over_torch) / len(over_torch) for bound in (1.02, 1.1))
     return Judged(1 / geomean(over_torch), *shares)
@@ -173,19 +176,25 @@ def _measure(options: argparse.Namespace, device: torch.device, path: Path) -> N
     results.write(path)
 
 
-def fitted_source(path: Path) -> tuple[str, list[Layer], str]:
-    """The name of the file of a device's model and what is to be in it, and the layers."""
+@dataclass(frozen=True)
+class Fitted:
+    """What --fit makes of the measured times of a machine."""
+
+    name: str  # of the file with its models
+    layers: list[Layer]
+    margin: float
+    text: str  # of that file
+
+
+def fitted(path: Path) -> Fitted:
     results = load(path)
+    margin = 1.0 if results.on_gpu else _ANY_CPU
     device = planned_device(results)
     layers = [layer_of(record, device) for record in results.records.values()]
     name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_") + "_random"
-    text = source(
-        models_of(layers),
-        device.bandwidth_GBps,
-        heading_of(results, [path], "benchmarks.random_layers --fit"),
-        name,
-    )
-    return name, layers, text
+    heading = heading_of(results, [path], "benchmarks.random_layers --fit")
+    text = source(models_of(layers, margin), device.bandwidth_GBps, heading, name)
+    return Fitted(name, layers, margin, text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,12 +213,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("either --seed, to measure, or --fit")
     if options.fit:
         for path in sorted(options.output.glob("*.json")):
-            name, layers, text = fitted_source(path)
-            (MEASURED / f"{name}.inc").write_text(text)
-            print(f"{path}: {len(layers)} layers")
-            print(f"without a model: {judged(layers, False)}")
-            print(f"by models of other layers: {judged(layers, True)}")
-            print(f"{MEASURED / name}.inc: build convx again")
+            made = fitted(path)
+            target = MEASURED / f"{made.name}.inc"
+            target.write_text(made.text)
+            print(f"{path}: {len(made.layers)} layers")
+            print(f"without a model: {judged(made.layers, None)}")
+            print(f"by models of other layers: {judged(made.layers, made.margin)}")
+            print(f"{target}: build convx again")
         return 0
     device = torch.device(options.device)
     if device.type == "cuda":

@@ -50,11 +50,12 @@ class Model:
     deviation: float  # of the logarithm of a time
     least: Array  # of the axes
     most: Array
+    margin: float = 1.0  # for machines that are not quite the one that was measured
 
     @property
     def doubt(self) -> float:
         """Plan::doubt of csrc/plan/method.h."""
-        return math.exp(_SURE * self.deviation)
+        return self.margin * math.exp(_SURE * self.deviation)
 
     def has_seen(self, problem: Problem) -> bool:
         place = axes(problem)
@@ -103,7 +104,7 @@ def _terms(problem: Problem, estimate_us: float) -> Array:
     return np.array([1.0, *at, *curved, math.log(estimate_us)])
 
 
-def fit(samples: Sequence[Sample]) -> Model:
+def fit(samples: Sequence[Sample], margin: float = 1.0) -> Model:
     """By least squares of logarithms; the deviation is of problems that are predicted by all others."""
     terms = np.array([_terms(sample.problem, sample.estimate_us) for sample in samples])
     times = np.log([sample.us for sample in samples])
@@ -117,11 +118,11 @@ def fit(samples: Sequence[Sample]) -> Model:
     errors = (times - terms @ coefficients) / (1 - own_say)
     places = np.array([axes(sample.problem) for sample in samples])
     deviation = max(_LEAST_DEVIATION, float(errors.std()))
-    return Model(coefficients, deviation, places.min(0), places.max(0))
+    return Model(coefficients, deviation, places.min(0), places.max(0), margin)
 
 
-def fit_all(samples: Mapping[Series, Sequence[Sample]]) -> dict[Series, Model]:
-    return {series: fit(members) for series, members in samples.items() if len(members) >= _FEWEST}
+def fit_all(samples: Mapping[Series, Sequence[Sample]], margin: float = 1.0) -> dict[Series, Model]:
+    return {series: fit(members, margin) for series, members in samples.items() if len(members) >= _FEWEST}
 
 
 _PRODUCTS = ("full", "tf32", "half")

@@ -33,6 +33,7 @@ struct FittedTimes {
   double coefficients[kTerms];
 };
 
+#include "choose/measured/cpu_2_cores_avx2_random.inc"
 #include "choose/measured/nvidia_h200_random.inc"
 
 struct Machine {
@@ -46,6 +47,9 @@ const std::vector<Machine>& machines() {
       {{"NVIDIA H200", Backend::cuda, CpuIsa::baseline, nvidia_h200_random_GBps},
        std::begin(nvidia_h200_random),
        std::end(nvidia_h200_random)},
+      {{"2 cores with AVX2", Backend::cpu, CpuIsa::avx2, cpu_2_cores_avx2_random_GBps},
+       std::begin(cpu_2_cores_avx2_random),
+       std::end(cpu_2_cores_avx2_random)},
   };
   return all;
 }
@@ -66,10 +70,11 @@ Axes axes_of(const ConvProblem& p) {
           octaves(p.out_width)};
 }
 
-std::optional<Products> products_of(const ConvProblem& p) {
+std::optional<Products> products_of(const ConvProblem& p, const DeviceTraits& device) {
   if (p.dtype == DType::float64) return std::nullopt;
   if (p.dtype != DType::float32) return Products::half;
-  return p.allow_tf32 && !p.is_depthwise() ? Products::tf32 : Products::full;
+  const bool rounds = p.allow_tf32 && device.backend != Backend::cpu;
+  return rounds && !p.is_depthwise() ? Products::tf32 : Products::full;
 }
 
 Kind kind_of(const ConvProblem& p) {
@@ -113,10 +118,12 @@ double read(const FittedTimes& times, const Axes& axes, double estimate_us) {
 
 Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device,
                      double estimate_us) {
-  const std::optional<Products> products = products_of(problem);
+  const std::optional<Products> products = products_of(problem, device);
   if (!is_like_fitted(problem) || !products.has_value() || !(estimate_us > 0)) return {};
   const Machine* machine = find_machine(machines(), device);
-  if (machine == nullptr || !is_same(machine->machine, device)) return {};
+  if (machine == nullptr) return {};
+  // Other GPUs of NVIDIA's have other kernels of cuDNN's; CPUs more of the same cores, or fewer.
+  if (device.backend != Backend::cpu && !is_same(machine->machine, device)) return {};
   const Kind kind = kind_of(problem);
   const Operation operation = operation_of(algorithm, problem);
   const FittedTimes* times = std::find_if(machine->begin, machine->end, [&](const FittedTimes& each) {
@@ -126,7 +133,9 @@ Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, c
   if (times == machine->end) return {};
   const Axes axes = axes_of(problem);
   if (!has_seen(*times, axes)) return {};
-  return {read(*times, axes, estimate_us), kSource + std::string(machine->machine.name), times->doubt};
+  const double slower = machine->machine.bandwidth_GBps / device.bandwidth_GBps;
+  const double us = slower * read(*times, axes, estimate_us / slower);
+  return {us, kSource + std::string(machine->machine.name), times->doubt};
 }
 
 bool is_fitted(const Plan& plan) {

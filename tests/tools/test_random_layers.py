@@ -13,18 +13,23 @@ import pytest
 
 from benchmarks import random_layers, random_model, wild
 from benchmarks.planner import core_problem
-from benchmarks.random_layers import FOLDER, Layer
+from benchmarks.random_layers import FOLDER, Fitted
 from benchmarks.random_model import Sample, series_of
 from benchmarks.suites import Problem
 from convx import _core
 
 H200 = _core.Device.known_device("h200")
-FITTED = "fitted on NVIDIA H200"
+CPU = _core.Device.host_cpu(2)
+
+
+@pytest.fixture(scope="module", params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def committed(request: pytest.FixtureRequest) -> Fitted:
+    return random_layers.fitted(request.param)
 
 
 @pytest.fixture(scope="module")
-def committed() -> tuple[str, list[Layer], str]:
-    return random_layers.fitted_source(FOLDER / "nvidia-h200.json")
+def h200() -> Fitted:
+    return random_layers.fitted(FOLDER / "nvidia-h200.json")
 
 
 def drawn(seed: int, count: int) -> list[Problem]:
@@ -33,7 +38,7 @@ def drawn(seed: int, count: int) -> list[Problem]:
 
 def fitted_plans(problem: Problem, device: Any = H200) -> list[Any]:
     rows = _core.explain(core_problem(problem), device)
-    return [plan for row in rows for plan in row.plans if plan.source == FITTED]
+    return [plan for row in rows for plan in row.plans if plan.source.startswith("fitted on ")]
 
 
 def estimate_us(problem: Problem, wanted: Any) -> float:
@@ -46,13 +51,12 @@ def changed(problem: Problem, **sizes: Any) -> Problem:
     return replace(problem, case=replace(problem.case, shape=shape))
 
 
-def test_the_planner_has_what_was_fitted(committed: tuple[str, list[Layer], str]) -> None:
-    name, _, text = committed
-    assert (random_layers.MEASURED / f"{name}.inc").read_text() == text
+def test_the_planner_has_what_was_fitted(committed: Fitted) -> None:
+    assert (random_layers.MEASURED / f"{committed.name}.inc").read_text() == committed.text
 
 
-def test_the_planner_computes_the_model(committed: tuple[str, list[Layer], str]) -> None:
-    models = random_layers.models_of(committed[1])
+def test_the_planner_computes_the_model(h200: Fitted) -> None:
+    models = random_layers.models_of(h200.layers, h200.margin)
     seen = set()
     for problem in drawn(31, 200):
         for plan in fitted_plans(problem):
@@ -66,23 +70,33 @@ def test_the_planner_computes_the_model(committed: tuple[str, list[Layer], str])
     assert len(seen) > 60 and {series.kind for series in seen} == {"dense", "grouped", "depthwise"}
 
 
-def test_choices_by_models_of_other_layers_win(committed: tuple[str, list[Layer], str]) -> None:
-    layers = committed[1]
-    without, by_others = (random_layers.judged(layers, fitted) for fitted in (False, True))
+def test_choices_by_models_of_other_layers_win(committed: Fitted) -> None:
+    without, by_others = (random_layers.judged(committed.layers, each) for each in (None, committed.margin))
     assert by_others.times_faster > 1.2 * without.times_faster > 1.2
     assert by_others.slower < 0.01 and by_others.much_slower < 0.004
 
 
+@pytest.mark.skipif(CPU.isa != "avx2", reason="the planner plans for the instructions of this CPU: not AVX2")
+def test_cpus_of_any_number_of_threads_have_a_models_times() -> None:
+    problem = next(each for each in wild.problems(31, 50, "cpu") if each.case.group == "depthwise dilated")
+    two, four = (fitted_plans(problem, _core.Device.host_cpu(threads)) for threads in (2, 4))
+    assert two and {plan.name.partition(" ")[0] for plan in four} <= {
+        plan.name.partition(" ")[0] for plan in two
+    }
+    assert all(plan.source == "fitted on 2 cores with AVX2" and plan.doubt > 2 for plan in (*two, *four))
+    native_two, native_four = (next(each for each in plans if each.name == "native") for plans in (two, four))
+    assert native_four.predicted_us < 0.7 * native_two.predicted_us
+
+
 def test_layers_unlike_the_fitted_ones_keep_their_estimates() -> None:
-    """Sizes, strides and dilations apart, other GPUs, CPUs and float64."""
+    """Sizes, strides and dilations apart, other GPUs and float64."""
     problem = next(each for each in drawn(31, 50) if each.case.group == "depthwise dilated")
     assert fitted_plans(problem)
     assert not fitted_plans(replace(problem, dtype="float64"))
     assert not fitted_plans(replace(problem, batch=512))
     assert not fitted_plans(changed(problem, dilation=(2, 1)))
     assert not fitted_plans(changed(problem, stride=(1, 2)))
-    for device in (_core.Device.known_device("a100"), _core.Device.host_cpu(2)):
-        assert not fitted_plans(problem, device)
+    assert not fitted_plans(problem, _core.Device.known_device("a100"))
 
 
 def test_a_law_of_powers_is_found() -> None:
