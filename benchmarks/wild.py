@@ -253,11 +253,22 @@ def table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+_CHOICES = {
+    "convx": ("method", "predictions"),
+    "measured": ("measured_method", "what the first call chooses with torch.backends.cudnn.benchmark"),
+}
+
+
 def in_short(records: list[Record]) -> str:
     """What all of them show."""
 
     def said(name: str) -> str:
-        return f"{_faster(records, name)} times as fast by {_CHOICES[name]} ({slower(name)})"
+        field, by = _CHOICES[name]
+        own = [record for record in records if not _is_torchs(record[field])]
+        return (
+            f"{_faster(records, name)} times as fast by {by} ({slower(name)}; of the {len(own)} that take a "
+            f"kernel of convx {_slower(own, name).replace(', ', ' and ')})"
+        )
 
     def slower(name: str) -> str:
         shares = (sum(_over_torch(record, name) > bound for record in records) for bound in (1.02, 1.1))
@@ -268,12 +279,6 @@ def in_short(records: list[Record]) -> str:
         f"{len(records)} layers that nothing was tuned to, beside torch with cuDNN's algorithms all tried: "
         f"{said('convx')}, {said('measured')}; torch measured twice than itself: {slower('torch_again')}."
     )
-
-
-_CHOICES = {
-    "convx": "predictions",
-    "measured": "what the first call chooses with torch.backends.cudnn.benchmark",
-}
 
 
 def _is_torchs(method: str) -> bool:
