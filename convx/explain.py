@@ -41,7 +41,7 @@ class Row:
     workspace_bytes: int
     predicted_us: float
     source: str
-    """Of predicted_us: "estimated", "measured on NVIDIA H200", "scaled from NVIDIA H200"."""
+    """Of predicted_us: "estimated", "measured on NVIDIA H200", "scaled from NVIDIA H200", "fitted on ..."."""
     chosen: bool
     by_name_only: bool = False
     """A paper's own kernel, or a form that it compares its idea with: "auto" never takes it."""
