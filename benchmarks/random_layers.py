@@ -190,6 +190,11 @@ def fitted(path: Path) -> Fitted:
     results = load(path)
     margin = 1.0 if results.on_gpu else _ANY_CPU
     device = planned_device(results)
+    if not results.on_gpu and not path.stem.endswith(device.isa):
+        raise ValueError(
+            f"{path} is of a CPU with other instructions than {device.isa}, and its model is of estimates "
+            "for those: set CONVX_CPU_ISA, if this one has them"
+        )
     layers = [layer_of(record, device) for record in results.records.values()]
     name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_") + "_random"
     heading = heading_of(results, [path], "benchmarks.random_layers --fit")
@@ -213,7 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("either --seed, to measure, or --fit")
     if options.fit:
         for path in sorted(options.output.glob("*.json")):
-            made = fitted(path)
+            try:
+                made = fitted(path)
+            except ValueError as error:
+                print(f"left: {error}")
+                continue
             target = MEASURED / f"{made.name}.inc"
             target.write_text(made.text)
             print(f"{path}: {len(made.layers)} layers")
