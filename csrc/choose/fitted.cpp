@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "choose/measured_machine.h"
 #include "methods/native/native.h"
@@ -23,7 +25,7 @@ constexpr size_t kTerms = 1 + kAxes + kCurved.size() * (kCurved.size() + 1) / 2 
 
 // One kernel's times on a kind of layers; benchmarks/random_model.py fits them and computes the same.
 struct FittedTimes {
-  const char* algorithm;
+  std::string_view algorithm;
   Kind kind;
   Operation operation;
   Products products;
@@ -92,6 +94,16 @@ Operation operation_of(const std::string& algorithm, const ConvProblem& p) {
   return is_forward ? Operation::forward : p.operation;
 }
 
+// The files are sorted by it.
+std::pair<const FittedTimes*, const FittedTimes*> of_algorithm(const Machine& machine,
+                                                               std::string_view algorithm) {
+  const auto* begin = std::lower_bound(machine.begin, machine.end, algorithm,
+                                       [](const auto& each, auto name) { return each.algorithm < name; });
+  const auto* end = std::upper_bound(begin, machine.end, algorithm,
+                                     [](auto name, const auto& each) { return name < each.algorithm; });
+  return {begin, end};
+}
+
 // Half an octave around what it was fitted to counts as seen.
 bool has_seen(const FittedTimes& times, const Axes& axes) {
   constexpr double kAround = 0.5;
@@ -126,11 +138,12 @@ Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, c
   if (device.backend != Backend::cpu && !is_same(machine->machine, device)) return {};
   const Kind kind = kind_of(problem);
   const Operation operation = operation_of(algorithm, problem);
-  const FittedTimes* times = std::find_if(machine->begin, machine->end, [&](const FittedTimes& each) {
+  const auto [begin, end] = of_algorithm(*machine, algorithm);
+  const FittedTimes* times = std::find_if(begin, end, [&](const FittedTimes& each) {
     return each.kind == kind && each.operation == operation && each.products == *products &&
-           each.layout == problem.layout && algorithm == each.algorithm;
+           each.layout == problem.layout;
   });
-  if (times == machine->end) return {};
+  if (times == end) return {};
   const Axes axes = axes_of(problem);
   if (!has_seen(*times, axes)) return {};
   const double slower = machine->machine.bandwidth_GBps / device.bandwidth_GBps;
