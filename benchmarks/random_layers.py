@@ -159,7 +159,15 @@ def _measure(options: argparse.Namespace, device: torch.device, path: Path) -> N
     command = " ".join(["python -m benchmarks.random_layers", *arguments])
     results = Results("random_layers", environment(device), command, {})
     results.keep(path)
+    before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
+    try:
+        _measure_all(options, device, path, results)
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def _measure_all(options: argparse.Namespace, device: torch.device, path: Path, results: Results) -> None:
     until = end_of(options.seconds)
     with tqdm(wild.problems(options.seed, options.count, device.type), unit="layer", disable=None) as bar:
         for problem in bar:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import random_layers, random_model, wild
 from benchmarks.planner import core_problem
@@ -151,7 +152,7 @@ def test_measured_layers_are_read_back(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.json")
     records = json.loads(path.read_text())["records"]
     expected = list(wild.problems(12, 3, "cpu"))
-    assert len(records) == 3
+    assert len(records) == 3 and not torch.backends.cudnn.benchmark
     for record, problem in zip(records, expected, strict=True):
         assert random_layers.problem_of(record) == problem
         assert record["shape"] == json.loads(json.dumps(asdict(problem.shape)))
