@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from benchmarks.results import Record, geomean, precision
 from benchmarks.suites import DTYPES, Case, Problem, Shape
@@ -15,6 +16,15 @@ Times = dict[Problem, dict[str, float]]  # microseconds of every algorithm that 
 # convolution in forward; 15 to 50 us in a gradient, which is a call of its own then. Kernels that end sooner
 # gain nothing there.
 _PRODUCT_CALL_US = {"forward": 20.0, "input_grad": 50.0, "weight_grad": 50.0}
+
+
+class Predicted(Protocol):
+    """What a choice is made by."""
+
+    @property
+    def us(self) -> float: ...
+    @property
+    def doubt(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ def choice_of(problem: Problem, measured: Mapping[str, float], algorithm: str) -
 
 
 def choose(
-    problem: Problem, measured: Mapping[str, float], predicted: Mapping[str, Prediction]
+    problem: Problem, measured: Mapping[str, float], predicted: Mapping[str, Predicted]
 ) -> Choice | None:
     """As the planner does: torch's convolution, unless something is predicted to be ahead of it in spite of
     what predictions may be off by."""

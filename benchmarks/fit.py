@@ -55,6 +55,11 @@ def heading_of(results: Results, paths: Sequence[Path], program: str = "benchmar
     )
 
 
+def name_of(results: Results) -> str:
+    """Of a device's files, without what kind they are."""
+    return re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_")
+
+
 def load_all(paths: Sequence[Path]) -> Results:
     """The records of several files of one device; of those that are in several, the first file's."""
     results = _load_to_fit(paths[0])
@@ -90,7 +95,7 @@ def committed() -> dict[Path, list[Path]]:
 def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     """Fits the results of one device and writes a file for each kind of layers in them."""
     results = load_all(paths)
-    name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_")
+    name = name_of(results)
     heading = heading_of(results, paths)
     output.mkdir(parents=True, exist_ok=True)
     written = []

@@ -40,6 +40,13 @@ def plan_of(problem: Problem, device: Any) -> str:
     return _name(_libraries.core().select(core_problem(problem), device, "auto").plan)
 
 
+def unfitted(problem: Any, device: Any) -> list[Any]:
+    """All plans of a _core.Problem, as they are predicted without the model of random layers."""
+    core = _libraries.core()
+    methods = [method["name"] for method in core.methods()]
+    return [plan for name in methods for plan in core.candidates(name, problem, device, fitted=False)]
+
+
 def variant_of(problem: Problem, algorithm: str, device: Any) -> str:
     """Of an algorithm's times, on a device of the planner's."""
     method, _, candidate = algorithm.partition("/")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +21,15 @@ from tqdm import tqdm
 
 from benchmarks import wild
 from benchmarks.by_case import end_of, is_over
+from benchmarks.choices import Choice, choose
 from benchmarks.environment import device_slug, environment
-from benchmarks.fit import MEASURED, heading_of, planned_device
+from benchmarks.fit import MEASURED, heading_of, name_of, planned_device
 from benchmarks.peers import tf32
-from benchmarks.planner import core_problem
+from benchmarks.planner import core_problem, unfitted
 from benchmarks.random_model import Model, Sample, Series, fit_all, series_of, source
 from benchmarks.results import Record, Results, geomean, load
 from benchmarks.suites import Case, Problem
-from convx import _libraries, _planning
+from convx import _planning
 from convx.tune import first_call, measuring
 
 FOLDER = Path(__file__).resolve().parent / "fitted"
@@ -41,13 +41,10 @@ _ANY_CPU = 2.0  # of those with its instructions (csrc/choose/measured_machine.h
 
 def kernels_of(problem: Any, device: Any) -> list[str]:
     """The plan of each kernel that is predicted to be its fastest, torch's convolution first."""
-    rows = _libraries.core().explain(problem, device)
-    plans = [plan for row in rows for plan in row.plans if not plan.by_name_only]
-    plans.sort(key=lambda plan: (plan.name != "native", plan.predicted_us))
     best: dict[str, str] = {}
-    for plan in plans:
-        if not plan.name.startswith(measuring.GENERATED):
-            best.setdefault(_kernel(plan), plan.name)
+    for name in measuring.plans_of(problem, device):
+        if not name.startswith(measuring.GENERATED):
+            best.setdefault(_kernel(name), name)
     return list(best.values())[:_KERNELS]
 
 
@@ -58,7 +55,7 @@ def measured(problem: Problem, device: torch.device) -> Record:
         plans = kernels_of(core, _planning.device(device))
         sampler = first_call.sampler_of(device)
         times = measuring.measured(core, device, plans, _ROUNDS, {}, sampler=sampler).candidates
-    kernels = {name.partition(" ")[0]: float(f"{us:.4g}") for name, us in times.items()}
+    kernels = {_kernel(name): float(f"{us:.4g}") for name, us in times.items()}
     return problem.fields() | {"group": problem.case.group, "us": kernels}
 
 
@@ -72,52 +69,51 @@ def problem_of(record: Record) -> Problem:
 
 
 @dataclass(frozen=True)
+class Expected:
+    us: float
+    doubt: float
+
+
+@dataclass(frozen=True)
 class Layer:
-    """A problem with what was measured, and what the planner predicts without the model: time and doubt."""
+    """A problem with what was measured, and what the planner predicts without the model."""
 
     problem: Problem
     us: dict[str, float]
-    planned: dict[str, tuple[float, float]]
+    planned: dict[str, Expected]
 
     def samples(self) -> Iterable[tuple[Series, Sample]]:
         """Of what the planner has no measured times for; torch's other ways come from no model."""
-        for kernel, us in self.us.items():
-            estimate_us, doubt = self.planned.get(kernel, (0.0, 0.0))
-            if not kernel.startswith("native/") and estimate_us > 0 and math.isinf(doubt):
-                yield series_of(self.problem, kernel), Sample(self.problem, estimate_us, us)
+        for kernel, plan in self.planned.items():
+            if kernel in self.us and not kernel.startswith("native/") and math.isinf(plan.doubt):
+                yield series_of(self.problem, kernel), Sample(self.problem, plan.us, self.us[kernel])
 
-    def choice(self, models: dict[Series, Model]) -> str:
-        """As select_untuned of csrc/choose/choice.cpp chooses."""
-        expected = {}
-        for kernel in self.us:
-            us, doubt = self.planned.get(kernel, (math.inf, math.inf))
-            model = models.get(series_of(self.problem, kernel)) if math.isinf(doubt) and us > 0 else None
-            if model is not None and model.has_seen(self.problem):
-                us, doubt = model.at(self.problem, us), model.doubt
-            expected[kernel] = us, doubt
-        torch_us, torch_doubt = expected["native"]
-        ahead = {
-            us: kernel
-            for kernel, (us, doubt) in expected.items()
-            if us * max(doubt, torch_doubt) < torch_us and kernel != "native"
-        }
-        return ahead[min(ahead)] if ahead else "native"
+    def choice(self, models: dict[Series, Model]) -> Choice:
+        choice = choose(
+            self.problem, self.us, {kernel: self._expected(kernel, models) for kernel in self.planned}
+        )
+        assert choice is not None  # torch's convolution is always measured
+        return choice
+
+    def _expected(self, kernel: str, models: dict[Series, Model]) -> Expected:
+        plan, model = self.planned[kernel], models.get(series_of(self.problem, kernel))
+        if model is None or math.isfinite(plan.doubt) or not model.has_seen(self.problem):
+            return plan
+        return Expected(model.at(self.problem, plan.us), model.doubt)
 
 
-def _kernel(plan: Any) -> str:
-    return str(plan.name).partition(" ")[0]
+def _kernel(name: str) -> str:
+    """Of a plan, without its tiling."""
+    return name.partition(" ")[0]
 
 
 def layer_of(record: Record, device: Any) -> Layer:
-    problem, core = problem_of(record), _libraries.core()
+    problem = problem_of(record)
     if device.backend == "cpu":
         problem = replace(problem, tf32=False)
-    asked = core_problem(problem)
-    plans = [
-        plan for method in core.methods() for plan in core.candidates(method["name"], asked, device, False)
-    ]
-    plans.sort(key=lambda plan: -plan.predicted_us)
-    return Layer(problem, record["us"], {_kernel(plan): (plan.predicted_us, plan.doubt) for plan in plans})
+    plans = sorted(unfitted(core_problem(problem), device), key=lambda plan: -plan.predicted_us)
+    planned = {_kernel(plan.name): Expected(plan.predicted_us, plan.doubt) for plan in plans}
+    return Layer(problem, record["us"], planned)
 
 
 def models_of(layers: Iterable[Layer], margin: float) -> dict[Series, Model]:
@@ -149,7 +145,7 @@ def judged(layers: Sequence[Layer], margin: float | None) -> Judged:
     for fold in range(_FOLDS):
         others = [layer for index, layer in enumerate(layers) if index % _FOLDS != fold]
         models = models_of(others, margin) if margin else {}
-        over_torch += [layer.us[layer.choice(models)] / layer.us["native"] for layer in layers[fold::_FOLDS]]
+        over_torch += [layer.choice(models).over_torch for layer in layers[fold::_FOLDS]]
     shares = (sum(ratio > bound for ratio in over_torch) / len(over_torch) for bound in (1.02, 1.1))
     return Judged(1 / geomean(over_torch), *shares)
 
@@ -204,7 +200,7 @@ def fitted(path: Path) -> Fitted:
             "for those: set CONVX_CPU_ISA, if this one has them"
         )
     layers = [layer_of(record, device) for record in results.records.values()]
-    name = re.sub(r"[^a-z0-9]+", "_", str(results.environment["device"]).lower()).strip("_") + "_random"
+    name = f"{name_of(results)}_random"
     heading = heading_of(results, [path], "benchmarks.random_layers --fit")
     text = source(models_of(layers, margin), device.bandwidth_GBps, heading, name)
     return Fitted(name, layers, margin, text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.planner_source import enumerators
 from benchmarks.regression import Array
 from benchmarks.suites import Problem
 
@@ -125,17 +126,15 @@ def fit_all(samples: Mapping[Series, Sequence[Sample]], margin: float = 1.0) -> 
     return {series: fit(members, margin) for series, members in samples.items() if len(members) >= _FEWEST}
 
 
-_PRODUCTS = ("full", "tf32", "half")
-
-
 def source(models: Mapping[Series, Model], bandwidth_GBps: float, heading: str, name: str) -> str:
     """The C++ that csrc/choose/fitted.cpp includes."""
     rows = []
     for series in sorted(models):
         model = models[series]
-        layout = "nhwc" if series.layout == "channels_last" else series.layout
-        which = f'"{series.algorithm}", Kind::{series.kind}, Operation::{series.operation}'
-        which += f", Products::{series.products}, Layout::{layout}"
+        operation, _, layout = enumerators(series.operation, "float32", series.layout)
+        which = (
+            f'"{series.algorithm}", Kind::{series.kind}, {operation}, Products::{series.products}, {layout}'
+        )
         numbers = (_braced(each) for each in (model.least, model.most, model.coefficients))
         rows.append(f"{{{which}, {model.doubt:.4g}, {', '.join(numbers)}}},")
     return "\n".join(

@@ -11,12 +11,13 @@ namespace convx {
 // and layers outside of what it has seen.
 Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, const DeviceTraits& device,
                      double estimate_us);
-// Whether that is what a plan is predicted by.
-bool is_fitted(const Plan& plan);
 template <class Problem>
 Measured fitted_time(const std::string& /*algorithm*/, const Problem& /*problem*/,
                      const DeviceTraits& /*device*/, double /*estimate_us*/) {
   return {};
 }
+
+// Whether that is what a plan is predicted by.
+bool is_fitted(const Plan& plan);
 
 }  // namespace convx

@@ -78,7 +78,7 @@ def test_estimates_count_where_torch_goes_by_groups(dtype: str, groups: int) -> 
             assert choice.plan.method != "native" and 4 * choice.plan.predicted_us < torch.predicted_us
             assert "an estimate of less than a quarter" in choice.why
         elif dtype != "float32":
-            assert choice.plan.method == "native" or choice.plan.source.startswith("fitted on ")
+            assert choice.plan.method == "native" or choice.plan.source == "fitted on 2 cores with AVX2"
 
 
 def test_native_is_last_and_depthwise_is_there() -> None:
@@ -150,9 +150,17 @@ def test_kinds_that_nobody_measured_are_torchs_or_fitted(kind: str, groups: int)
             for layout in ("nchw", "channels_last"):
                 changes = {"groups": groups, "operation": operation, "layout": layout, **UNMEASURED[kind]}
                 choice = _core.select(depthwise(**changes), device)
-                if choice.plan.name != "native":  # "modelled" is by measured times of few such layers
+                case = (kind, groups, layout, device.name)
+                if (
+                    case == ("large filters", 96, "channels_last", "NVIDIA H200")
+                    and operation != "weight_grad"
+                ):
+                    # Neither measured, but modelled by what was.
+                    assert choice.plan.source == "modelled on NVIDIA H200", choice.why
+                    assert choice.plan.name != "native"
+                elif choice.plan.name != "native":
                     assert device.name == "NVIDIA H200" and kind != "float64", choice.plan.describe()
-                    assert choice.plan.source.startswith(("fitted on", "modelled on")), choice.why
+                    assert choice.plan.source == "fitted on NVIDIA H200", choice.why
                 elif device.name != "NVIDIA H200" or kind == "float64":
                     assert "not measured on such: " in choice.why and "convx.tune" in choice.why
 

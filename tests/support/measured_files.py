@@ -45,12 +45,6 @@ def plan_of(algorithm: str, problem: Problem, device: _core.Device) -> _core.Pla
     return next((plan for plan in plans if measured_name(plan) == algorithm), None)
 
 
-def unfitted(problem: _core.Problem, device: _core.Device) -> list[_core.Plan]:
-    """All plans, without the model of random layers."""
-    methods = [method["name"] for method in _core.methods()]
-    return [plan for name in methods for plan in _core.candidates(name, problem, device, fitted=False)]
-
-
 def measured_name(plan: _core.Plan) -> str:
     name = algorithm_of(plan)
     return f"{name}, {plan.variant}" if plan.variant else name

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_files import MeasuredFile, algorithm_of, plan_of, unfitted
+from measured_files import MeasuredFile, algorithm_of, plan_of
 
 from benchmarks import choices, fit, fit_depthwise, trials
 from benchmarks.choices import Times
 from benchmarks.curves import WIDEST, Curve, Point, bucket
 from benchmarks.curves import fit as fit_curve
 from benchmarks.depthwise_model import Model, Samples, Series
+from benchmarks.planner import unfitted
 from benchmarks.results import Results, load
 from benchmarks.suites import Case, Problem, Shape
 from convx import _core

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_files import MeasuredFile, algorithm_of, plan_of, unfitted
+from measured_files import MeasuredFile, algorithm_of, plan_of
 
 from benchmarks import choices, dense_model, fit
 from benchmarks.measured_layers import places
-from benchmarks.planner import core_problem
+from benchmarks.planner import core_problem, unfitted
 from benchmarks.regression import distances, nonnegative_least_squares
 from benchmarks.results import load
 from benchmarks.suites import Case, Problem, Shape

@@ -136,18 +136,7 @@ def test_few_samples_have_no_model() -> None:
 
 
 def test_measured_layers_are_read_back(tmp_path: Path) -> None:
-    arguments = [
-        "--seed",
-        "12",
-        "--count",
-        "3",
-        "--seconds",
-        "60",
-        "--device",
-        "cpu",
-        "--output",
-        str(tmp_path),
-    ]
+    arguments = f"--seed 12 --count 3 --seconds 60 --device cpu --output {tmp_path}".split()
     assert random_layers.main(arguments) == 0
     (path,) = tmp_path.glob("*.json")
     records = json.loads(path.read_text())["records"]
