@@ -276,8 +276,9 @@ def in_short(records: list[Record]) -> str:
         return f"slower by more than 2 % on {two}, by more than 10 % on {ten}"
 
     return (
-        f"{len(records)} layers that nothing was tuned to, beside torch with cuDNN's algorithms all tried: "
-        f"{said('convx')}, {said('measured')}; torch measured twice than itself: {slower('torch_again')}."
+        f"{len(records)} layers that nothing was tuned to, beside torch (on GPUs with all of cuDNN's "
+        f"algorithms tried): {said('convx')}, {said('measured')}; torch measured twice than itself: "
+        f"{slower('torch_again')}."
     )
 
 
