@@ -17,7 +17,7 @@ from convx.tune import first_call, records
 
 __all__ = ["own_folder"]
 
-_measured = first_call.measured
+_found = first_call.found
 needs_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -37,14 +37,14 @@ def asked() -> Iterator[None]:
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Those that are measured, as they are."""
-    found: list[Any] = []
+    measured: list[Any] = []
 
-    def measured(problem: Any, *rest: Any, **more: Any) -> records.Record:
-        found.append(problem)
-        return _measured(problem, *rest, **more)
+    def found(problem: Any, where: torch.device) -> records.Record:
+        measured.append(problem)
+        return _found(problem, where)
 
-    monkeypatch.setattr(first_call, "measured", measured)
-    return found
+    monkeypatch.setattr(first_call, "found", found)
+    return measured
 
 
 def operands(device: str = "cpu", **options: Any) -> tuple[Tensor, Tensor]:

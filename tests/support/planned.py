@@ -80,8 +80,20 @@ def algorithms_of(operation: str, case: Case, tensors: Tensors) -> list[str]:
     return list(names)
 
 
+def _names_of_auto(case: Case, tensors: Tensors, allow_tf32: bool) -> set[str]:
+    """What auto takes where a call packs its filters, and where it does not."""
+    last = gives_channels_last(*operands_of("forward", tensors))
+    device = _planning.device(tensors.input.device)
+    problems = (
+        problem_of(case, "forward", tensors.input.dtype, last, allow_tf32, packs_each_call=packs)
+        for packs in (True, False)
+    )
+    return {_planning.core().select(problem, device).plan.name for problem in problems}
+
+
 def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32: int = 0) -> Tensor:
-    """By the operators; forward with filters that are packed in the call and with kept ones, which agree."""
+    """By the operators; forward with filters that are packed in the call and with kept ones, which agree:
+    to the bit, unless auto takes another plan where a call does not pack."""
     geometry = (case.stride, case.padding, case.dilation, case.group_count)
     if operation == "forward":
         rest = (tensors.bias, *geometry, case.activation, algorithm, tf32)
@@ -89,8 +101,11 @@ def result_of(operation: str, case: Case, tensors: Tensors, algorithm: str, tf32
         kept = packed if packed.numel() else None
         once = ops.conv2d(tensors.input, tensors.weight, *rest)
         again = ops.conv2d(tensors.input, tensors.weight, *rest, kept)
-        assert torch.equal(once.isnan(), again.isnan())
-        assert torch.equal(once.nan_to_num(), again.nan_to_num()), "kept filters give other results"
+        same_plan = algorithm != "auto" or len(_names_of_auto(case, tensors, bool(tf32))) == 1
+        close = {"rtol": 1e-2, "atol": 1e-2} if tf32 else {}
+        if same_plan:
+            close = {"rtol": 0.0, "atol": 0.0}
+        torch.testing.assert_close(once, again, equal_nan=True, **close)
         return again
     if operation == "input_grad":
         size = list(tensors.input.shape)
