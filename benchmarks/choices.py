@@ -73,7 +73,7 @@ def problem_of(record: Record) -> Problem:
     )
 
 
-def _is_convolution(record: Record) -> bool:
+def is_convolution(record: Record) -> bool:
     """Not of bytes, nor of what a call costs."""
     return record["dtype"] in DTYPES and record["method"] != "call" and "shape" in record
 
@@ -86,7 +86,7 @@ def measured_times(records: Iterable[Record], on_gpu: bool, wanted: Callable[[Sh
     products: dict[Problem, set[float]] = {}
     samples: dict[Problem, dict[str, list[float]]] = {}
     for record in records:
-        if not _is_convolution(record) or not wanted(shape_of(record)):
+        if not is_convolution(record) or not wanted(shape_of(record)):
             continue
         problem = problem_of(record)
         times = samples.setdefault(problem, {})
@@ -160,7 +160,7 @@ def recorded(times: Times, records: Iterable[Record]) -> list[Choice]:
     taken = {
         problem_of(record): record["method"]
         for record in records
-        if record.get("chosen_by") == "auto" and _is_convolution(record)
+        if record.get("chosen_by") == "auto" and is_convolution(record)
     }
     return [
         choice_of(problem, measured, taken[problem])

@@ -14,8 +14,9 @@ import torch
 import convx
 
 _ROOT = Path(__file__).resolve().parent.parent
-# What may differ between two runs whose records may share one file.
-_INCIDENTAL = ("date", "commit")
+# What may differ between two runs whose records may share one file; on a GPU, which one thread calls, also
+# how many there are.
+_INCIDENTAL = {"date", "commit"}
 
 
 def environment(device: torch.device) -> dict[str, object]:
@@ -37,7 +38,9 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def comparable(first: dict[str, object], second: dict[str, object]) -> bool:
-    return all(first.get(name) == second.get(name) for name in {*first, *second} if name not in _INCIDENTAL)
+    on_cpu = str(first["device"]).startswith("cpu")
+    incidental = _INCIDENTAL if on_cpu else _INCIDENTAL | {"threads"}
+    return all(first.get(name) == second.get(name) for name in {*first, *second} - incidental)
 
 
 def device_slug(device: torch.device) -> str:

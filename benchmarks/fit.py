@@ -15,14 +15,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import fit_dense, fit_depthwise
-from benchmarks.choices import is_depthwise, is_image
+from benchmarks.choices import is_convolution, is_depthwise, is_image, problem_of
 from benchmarks.dense_model import Rates
-from benchmarks.results import RESULTS, Results, load
+from benchmarks.planner import core_problem
+from benchmarks.results import RESULTS, Record, Results, load
 from convx import _libraries
 
 MEASURED = Path(__file__).resolve().parent.parent / "csrc" / "choose" / "measured"
@@ -92,6 +93,21 @@ def committed() -> dict[Path, list[Path]]:
     return found
 
 
+def _by_name_alone(records: Iterable[Record], device: Any) -> set[str]:
+    """Kernels that auto does not take, so that their times are nothing to it."""
+    core = _libraries.core()
+    asked: dict[str, Any] = {}
+    for record in records:
+        if "/" in record["method"] and is_convolution(record):
+            asked.setdefault(record["method"], problem_of(record))
+    found = set()
+    for kernel, problem in asked.items():
+        method, candidate = kernel.split("/")
+        plans = core.candidates(method, core_problem(problem), device)
+        found |= {kernel for plan in plans if plan.candidate == candidate and plan.by_name_only}
+    return found
+
+
 def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     """Fits the results of one device and writes a file for each kind of layers in them."""
     results = load_all(paths)
@@ -100,6 +116,10 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     output.mkdir(parents=True, exist_ok=True)
     written = []
     device = planned_device(results)
+    left_out = _by_name_alone(results.records.values(), device)
+    results.records = {
+        key: record for key, record in results.records.items() if record["method"] not in left_out
+    }
     rates = _rates(device)
     for wanted, target in (
         (is_depthwise, output / f"{name}.inc"),

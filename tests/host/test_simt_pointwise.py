@@ -143,12 +143,13 @@ def test_few_channels(pointwise: Path, device: str, dtype: str) -> None:
     assert {"1", "2"} <= set(re.findall(r" block_pairs=(\d+)", output))
 
 
+@pytest.mark.parametrize("layout", problems.LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
-def test_few_pixels(pointwise: Path, device: str, dtype: str) -> None:
+def test_few_pixels(pointwise: Path, device: str, dtype: str, layout: str) -> None:
     """The deep family: warps and clusters with channels for all or some, and more than at once."""
-    more = f"device={device} dtype={dtype} layout=channels_last only=deep"
-    cases = (
+    more = f"device={device} dtype={dtype} layout={layout} only=deep"
+    cases: tuple[str, ...] = (
         "channels=8 out_channels=4 batch=1 size=1,1 bias=1 tf32=1",
         "channels=136 out_channels=40 batch=2 size=3,3 bias=1 activation=relu6",
         "channels=264 out_channels=36 batch=1 size=7,7 residual=after activation=relu",
@@ -159,6 +160,13 @@ def test_few_pixels(pointwise: Path, device: str, dtype: str) -> None:
         "channels=24 out_channels=112 batch=2 size=7,7 operation=input_grad",
         "channels=96 out_channels=240 batch=1 size=6,6 operation=input_grad tf32=1",
     )
+    if layout == "nchw":  # any channels, and quads of pixels that go from image to image
+        cases += (
+            "channels=33 out_channels=7 batch=3 size=7,7 bias=1 activation=silu",
+            "channels=1 out_channels=1 batch=2 size=5,6 residual=after",
+            "channels=163 out_channels=45 batch=2 size=8,9 bias=1 residual=before activation=relu",
+            "channels=301 out_channels=35 batch=5 size=3,3 operation=input_grad",
+        )
     lines = [f"{text} groups=1 filter=1 {more} orders={ORDERS[i % 3]}" for i, text in enumerate(cases)]
     if device == "mi250":
         lines = [line for line in lines if "residual" not in line and "scale" not in line]

@@ -18,7 +18,7 @@ enum Kernel : int {
   kCpuFilters = 5,
   kCpuWeight = 6,  // cpu/: weight_grad
   kShallow = 7,    // shallow/: channels_last forward and input_grad of few channels on matrix units
-  kDeep = 8,       // deep/: the same of few pixels
+  kDeep = 8,       // deep/: forward and input_grad of few pixels on matrix units
 };
 
 // Adds every plan that can run the problem, none where the family can't.

@@ -4,12 +4,14 @@
 
 #include "methods/matrix/product.h"
 #include "problem/divide.h"
+#include "problem/problem.h"
 
 namespace convx::pointwise::deep {
 
 constexpr int kWarps = 8;         // of a block, which share out its channels
 constexpr int kPairFilters = 32;  // of a pair of fragments: a block's
-constexpr int kPitch = 36;  // from a pixel's sums to the next one's: 8 lanes' four lie in different banks
+// From a row of sums, a pixel's or a filter's, to the next: 8 lanes' four lie in different banks.
+constexpr int kRowGap = 4;
 constexpr int kMostFragments = 4;
 // Pairs of steps whose operands a warp has in registers.
 constexpr int steps_at_once(int64_t fragments) {
@@ -20,7 +22,13 @@ struct Tiling {
   int64_t lanes;
   int64_t fragments;  // of pixels, a block's
   int64_t ranks;      // blocks of a cluster, which share out the channels
+  bool planes;        // images are planes of channels: pixels are neighbours, not channels
 };
+
+// Whether a product's images are planes. Single pixels are channels in a row in either layout.
+inline bool has_planes(const ConvProblem& p) {
+  return p.layout == Layout::nchw && p.in_height * p.in_width != 1;
+}
 
 struct Geometry {
   int64_t step_pairs, pairs;         // of the depth, of the filters
@@ -37,7 +45,8 @@ inline Geometry geometry_of(const matrix::Product& product, const Tiling& t, int
   g.pixels = t.fragments * t.lanes / 4;
   g.columns = divide_up(product.columns, g.pixels);
   g.blocks = g.columns * g.pairs * t.ranks;
-  g.exchange_at = kWarps * g.pixels * kPitch * 4;
+  const int64_t sums = t.planes ? kPairFilters * (g.pixels + kRowGap) : g.pixels * (kPairFilters + kRowGap);
+  g.exchange_at = kWarps * sums * 4;
   g.shared_bytes = g.exchange_at + (t.ranks > 1 ? g.pixels * kPairFilters * 4 : 0);
   g.warp_pairs = divide_up(g.step_pairs, kWarps * t.ranks);
   return g;

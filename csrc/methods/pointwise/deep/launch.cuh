@@ -22,20 +22,21 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   using T = typename matrix::Types<Kind>::Element;
   const bool gradient = problem.operation == Operation::input_grad;
   const Product product = product_of(problem);
-  const Tiling t{plan["lanes"], plan["fragments"], plan["ranks"]};
+  const Tiling t{plan["lanes"], plan["fragments"], plan["ranks"], has_planes(problem)};
   const Geometry g = geometry_of(product, t, element_size(problem.dtype));
   Shape shape{};
   shape.filters = static_cast<int>(product.rows), shape.channels = static_cast<int>(product.depth);
   shape.step_pairs = static_cast<int>(g.step_pairs);
   shape.pixels = static_cast<uint32_t>(product.columns);
   shape.ranks = divide_by(t.ranks), shape.pairs = divide_by(g.pairs);
+  shape.plane = divide_by(problem.in_height * problem.in_width);
   shape.exchange_at = static_cast<int>(g.exchange_at);
   shape.filter_row = gradient ? 1 : product.depth;
   shape.filter_depth = gradient ? product.rows : 1;
   matrix::with_matrix_lanes(t.lanes, [&](auto lanes) {
     constexpr int kLanes = lanes.value;
-    with_fragments(t.fragments, [&](auto fragments) {
-      launch_in_turn(deep_kernel<Kind, kLanes, fragments.value, T>, "pointwise deep",
+    const auto launch = [&](auto fragments, auto planes) {
+      launch_in_turn(deep_kernel<Kind, kLanes, fragments.value, planes.value, T>, "pointwise deep",
                      Grid{static_cast<uint32_t>(g.blocks), 1, 1, static_cast<uint32_t>(t.ranks)},
                      static_cast<uint32_t>(kWarps * kLanes), static_cast<uint32_t>(g.shared_bytes),
                      pointers.packed_just_now ? stream.without_overlap() : stream,
@@ -44,6 +45,10 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
                      static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                      initial_bias<T>(problem, pointers), static_cast<T*>(pointers.result), shape,
                      finishing_of<T>(problem, pointers));
+    };
+    with_fragments(t.fragments, [&](auto fragments) {
+      if (t.planes) return launch(fragments, std::true_type());
+      launch(fragments, std::false_type());
     });
   });
 }
@@ -55,7 +60,7 @@ void pack_precision(const Plan& plan, const ConvProblem& problem, const void* we
   const bool gradient = problem.operation == Operation::input_grad;
   const Product product = product_of(problem);
   const int64_t lanes = plan["lanes"];
-  const Geometry g = geometry_of(product, {lanes, 1, 1}, element_size(problem.dtype));
+  const Geometry g = geometry_of(product, {lanes, 1, 1, false}, element_size(problem.dtype));
   matrix::PackShape shape{};
   shape.words = plan.packed_weight_bytes / 4;
   shape.rows = static_cast<int>(product.rows), shape.depth = static_cast<int>(product.depth);

@@ -15,14 +15,13 @@ using deep::Geometry;
 using deep::Tiling;
 
 constexpr size_t kMostPlans = 3;
-constexpr int64_t kMostPixels = 1024;  // beyond them others have work for all multiprocessors
+constexpr int64_t kMostPixels = 4096;  // beyond them others have work for all multiprocessors
 
 bool is_one(const ConvProblem& p, const Product& product, const DeviceTraits& device) {
-  const bool are_pixels = p.layout == Layout::nhwc || p.in_height * p.in_width == 1;
-  return p.operation != Operation::weight_grad && are_pixels && p.dtype != DType::float64 && p.groups == 1 &&
-         product.same_pixels && matrix::has_units(device) &&
-         product.depth % (16 / element_size(p.dtype)) == 0 && product.rows % 4 == 0 &&
-         product.columns <= kMostPixels;
+  const bool planes = deep::has_planes(p);
+  const bool are_pieces = product.depth % (16 / element_size(p.dtype)) == 0 && product.rows % 4 == 0;
+  return p.operation != Operation::weight_grad && (planes || are_pieces) && p.dtype != DType::float64 &&
+         p.groups == 1 && product.same_pixels && matrix::has_units(device) && product.columns <= kMostPixels;
 }
 
 // Of a multiprocessor, by the registers of its kernel.
@@ -60,7 +59,8 @@ void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::ve
   std::vector<Plan> some;
   for (int64_t fragments = 1; fragments <= deep::kMostFragments; fragments *= 2) {
     for (int64_t ranks = 1; ranks <= (device.has_clusters() ? kPortableClusterBlocks : 1); ranks *= 2) {
-      const Tiling t{device.lanes, fragments, ranks};
+      const Tiling t{device.lanes, fragments, ranks, deep::has_planes(problem)};
+      if (t.planes && problem.in_height * problem.in_width % fragments != 0) continue;  // no whole loads
       const Geometry g = geometry_of(product, t, element_size(problem.dtype));
       if (g.shared_bytes > device.shared_bytes_per_block || g.blocks > INT32_MAX) continue;
       if (ranks > 1 && (ranks - 1) * deep::kWarps >= g.step_pairs) continue;  // some would have nothing
