@@ -84,16 +84,8 @@ class Warp {
       const int channel = (at * Cell::kSlots + Cell::slot(lane_)) * kNear;
       if constexpr (Planes) {
         fetch_planes(channel, pixel_[i]);
-        continue;
-      }
-      CONVX_UNROLL
-      for (int f = 0; f < Fragments; ++f) {
-        const uint32_t pixel = min(first_ + f * Cell::kColumns + Cell::column_of_b(lane_), shape_.pixels - 1);
-        pixel_[i][f] = {};
-        if (channel < shape_.channels) {
-          pixel_[i][f] = *reinterpret_cast<const Vector<uint32_t, 4>*>(
-              source_ + static_cast<int64_t>(pixel) * shape_.channels + channel);
-        }
+      } else {
+        fetch_channels(channel, pixel_[i]);
       }
     }
   }
@@ -129,23 +121,10 @@ class Warp {
   static constexpr int kRows = Planes ? kPairFilters : kPixels;
   static constexpr int kPitch = (Planes ? kPixels : kPairFilters) + kRowGap;
   CONVX_DEVICE void store_sums(float* own) const {
-    if constexpr (Planes) return store_planes(own);
-    CONVX_UNROLL
-    for (int f = 0; f < Fragments; ++f) {
-      CONVX_UNROLL
-      for (int place = 0; place < Own::kPlaces; ++place) {
-        float* const to =
-            own + (f * Cell::kColumns + Cell::column(lane_, place)) * kPitch + Own::first_filter(lane_);
-        CONVX_UNROLL
-        for (int i = 0; i < Own::kNear; i += 4) {
-          Quad four;
-          CONVX_UNROLL
-          for (int j = 0; j < 4; ++j) {
-            four.element[j] = sum_[Own::fragment(i + j)][f][Own::index(i + j, place)];
-          }
-          *reinterpret_cast<Quad*>(to + i) = four;
-        }
-      }
+    if constexpr (Planes) {
+      store_planes(own);
+    } else {
+      store_channels(own);
     }
   }
 
@@ -154,6 +133,18 @@ class Warp {
   static constexpr int kNear = 16 / static_cast<int>(sizeof(T));
 
   static constexpr int kHalves = sizeof(T) == 2 ? 2 : 1;  // values of a word
+
+  CONVX_DEVICE void fetch_channels(int channel, Vector<uint32_t, 4> (&pixels)[Fragments]) const {
+    CONVX_UNROLL
+    for (int f = 0; f < Fragments; ++f) {
+      const uint32_t pixel = min(first_ + f * Cell::kColumns + Cell::column_of_b(lane_), shape_.pixels - 1);
+      pixels[f] = {};
+      if (channel < shape_.channels) {
+        pixels[f] = *reinterpret_cast<const Vector<uint32_t, 4>*>(
+            source_ + static_cast<int64_t>(pixel) * shape_.channels + channel);
+      }
+    }
+  }
 
   // A lane's columns of all fragments are neighbours in a plane: one load for each channel.
   CONVX_DEVICE void fetch_planes(int channel, Vector<uint32_t, 4> (&pixels)[Fragments]) const {
@@ -173,6 +164,26 @@ class Warp {
         uint32_t word = row[kHalves * w].element[f];
         if constexpr (kHalves == 2) word |= static_cast<uint32_t>(row[2 * w + 1].element[f]) << 16;
         pixels[f].element[w] = word;
+      }
+    }
+  }
+
+  CONVX_DEVICE void store_channels(float* own) const {
+    CONVX_UNROLL
+    for (int f = 0; f < Fragments; ++f) {
+      CONVX_UNROLL
+      for (int place = 0; place < Own::kPlaces; ++place) {
+        float* const to =
+            own + (f * Cell::kColumns + Cell::column(lane_, place)) * kPitch + Own::first_filter(lane_);
+        CONVX_UNROLL
+        for (int i = 0; i < Own::kNear; i += 4) {
+          Quad four;
+          CONVX_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            four.element[j] = sum_[Own::fragment(i + j)][f][Own::index(i + j, place)];
+          }
+          *reinterpret_cast<Quad*>(to + i) = four;
+        }
       }
     }
   }

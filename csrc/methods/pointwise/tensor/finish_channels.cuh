@@ -124,7 +124,7 @@ class FinishChannels {
           for (int j = 0; j < kNear; ++j) {
             piece.element[j] = narrow<T>(sums_.sum[Own::fragment(i + j)][Own::index(i + j, place)][t]);
           }
-          convx::store<T, kNear>(to + filter_step(i), piece);
+          store_whole<T, kNear>(to + filter_step(i), piece);
         }
         to += Size::kFragmentColumns * shape_.result.pixel_stride;
       }
@@ -170,7 +170,7 @@ class FinishChannels {
         Vector<T, kNear> piece;
         CONVX_UNROLL
         for (int j = 0; j < kNear; ++j) piece.element[j] = narrow<T>(values[i + j]);
-        convx::store<T, kNear>(to + filter_step(i), piece);
+        store_whole<T, kNear>(to + filter_step(i), piece);
       } else {
         CONVX_UNROLL
         for (int j = 0; j < kNear; ++j) {
