@@ -93,7 +93,7 @@ def committed() -> dict[Path, list[Path]]:
     return found
 
 
-def _by_name_alone(records: Iterable[Record], device: Any) -> set[str]:
+def by_name_alone(records: Iterable[Record], device: Any) -> set[str]:
     """Kernels that auto does not take, so that their times are nothing to it."""
     core = _libraries.core()
     asked: dict[str, Any] = {}
@@ -116,7 +116,7 @@ def fit_device(paths: Sequence[Path], output: Path, worst: int) -> list[Path]:
     output.mkdir(parents=True, exist_ok=True)
     written = []
     device = planned_device(results)
-    left_out = _by_name_alone(results.records.values(), device)
+    left_out = by_name_alone(results.records.values(), device)
     results.records = {
         key: record for key, record in results.records.items() if record["method"] not in left_out
     }

@@ -14,7 +14,7 @@ from benchmarks import convolution, host, summary
 from benchmarks.__main__ import main
 from benchmarks.ceilings import floor_us
 from benchmarks.choices import problem_of
-from benchmarks.environment import device_slug
+from benchmarks.environment import comparable, device_slug
 from benchmarks.fit import planned_device
 from benchmarks.operands import in_layout, operands, sets_for
 from benchmarks.peers import CPU_PEERS, contenders
@@ -166,6 +166,15 @@ def test_results_of_another_machine_are_not_mixed(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         run(tmp_path, *part)
     assert "another machine" in capsys.readouterr().err
+
+
+def test_threads_tell_machines_with_a_cpu_alone_apart() -> None:
+    gpu, cpu = (
+        dict[str, object](device=name, threads=8, date="1") for name in ("NVIDIA H200", "cpu 2 cores avx2")
+    )
+    later: dict[str, object] = {"threads": 16, "date": "2"}
+    assert comparable(gpu, gpu | later) and not comparable(cpu, cpu | later)
+    assert comparable(cpu, cpu | {"date": "2"}) and not comparable(gpu, gpu | {"torch": "0.0"})
 
 
 def test_candidates_are_timed_as_forced_records(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from benchmarks.curves import WIDEST, Curve, Point, bucket
 from benchmarks.curves import fit as fit_curve
 from benchmarks.depthwise_model import Model, Samples, Series
 from benchmarks.planner import unfitted
-from benchmarks.results import Results, load
+from benchmarks.results import RESULTS, Results, load
 from benchmarks.suites import Case, Problem, Shape
 from convx import _core
 
@@ -43,6 +43,14 @@ def problem(**changes: Any) -> _core.Problem:
         "groups": 96,
     }
     return _core.Problem(**{**fields, **changes})
+
+
+def test_forms_that_run_by_name_alone_have_no_say() -> None:
+    results = load(RESULTS / "nvidia-h200" / "pointwise_candidates.json")
+    names = fit.by_name_alone(results.records.values(), H200)
+    assert "cuconv/two_stage" in names and "pointwise/tensor" not in names
+    files = sorted(MEASURED.glob("nvidia_h200*.inc"))
+    assert files and not any(f'"{name}"' in path.read_text() for path in files for name in names)
 
 
 # In nchw a layer may be too far from those that were measured.
