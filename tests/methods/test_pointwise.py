@@ -144,19 +144,21 @@ def test_what_it_refuses() -> None:
 
 
 def test_filters_are_packed_alike_for_every_batch() -> None:
-    """A layer keeps its packed filters by the packing's name, whatever tile the batch makes best."""
+    """A layer keeps packed filters by the packing's name, whatever tile of a kernel the batch makes best."""
     for size in (7, 14, 28):
         sizes: dict[str, set[int]] = {}
+        kernels: dict[str, set[str]] = {}
         for batch in (1, 8, 64):
             case = Dense(batch=batch, channels=96, filters=160, height=size, width=size)
             for plan in plans_of(problem_of(case, dtype=torch.bfloat16)):
                 sizes.setdefault(plan.packing, set()).add(plan.packed_weight_bytes)
+                kernels.setdefault(plan.candidate, set()).add(plan.packing)
+        assert kernels.keys() >= {"deep", "tensor"}
+        assert all(len(each) == 1 for each in kernels.values()), kernels
         assert all(len(each) == 1 for each in sizes.values()), sizes
         assert all(each == {0} for packing, each in sizes.items() if not packing)
-        fragments = [packing for packing in sizes if packing]
-        assert len(fragments) == 1, sizes
         # 16-bit filters are not larger in fragments but for the last of 16 filters and of 16 channels.
-        assert sizes[fragments[0]] == {96 * 160 * 2}
+        assert all(each == {96 * 160 * 2} for packing, each in sizes.items() if packing)
 
 
 def test_predictions_are_not_below_the_floor() -> None:
