@@ -182,9 +182,10 @@ void* __asan_region_is_poisoned(void* begin, size_t size);
 void __asan_report_load_n(void* address, size_t size);
 void __asan_report_store_n(void* address, size_t size);
 
-// Threads that are given up in the middle of a kernel leak what their frames own.
+// Threads that are given up in the middle of a kernel leak what their frames own. Undefined behaviour is a
+// trap (build.py), which is shown with its stack.
 const char* __asan_default_options() {
-  return "detect_leaks=0";
+  return "detect_leaks=0:handle_sigill=1";
 }
 }
 
