@@ -16,8 +16,8 @@ CSRC = Path("csrc")
 # No debug information, and overflow as C++ has it: Python's own flags, which setuptools adds, would have
 # kernels compiled with -g and -fwrapv.
 CXX_FLAGS = ["-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-g0", "-fno-wrapv"]
-# torch forbids its extensions the conversions of half types; kernels use them. On the host there is nothing but
-# launches: its compiler's -O3 would take a sixth of all the time.
+# torch forbids its extensions the conversions of half types; kernels use them. On the host there is nothing
+# but launches: its compiler's -O3 would take a sixth of all the time.
 NVCC_FLAGS = [
     *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-O2,-fPIC,-fvisibility=hidden"),
     *(f"-U__CUDA_NO_{each}__" for each in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS")),

@@ -42,8 +42,8 @@ FINISH = "finish_method"  # csrc/methods/finish.cu, of which the program makes a
 COMMON = ["-std=c++17", "-g1", "-DCONVX_SIMT", "-Wall", "-Wno-unknown-pragmas", "-Icsrc", "-Itests/host/simt"]
 SANITIZERS = "-fsanitize=address,undefined"
 # Every load and store of a kernel becomes a call, which race.cpp answers. Those calls are what kernels spend
-# their time on: -O1 compiles for twice as long and runs a tenth faster. Undefined behaviour is a trap: messages
-# of its own would be two thirds of a program, and a third of its compilation.
+# their time on: -O1 compiles for twice as long and runs a tenth faster. Undefined behaviour is a trap: its
+# messages would be two thirds of a program, and a third of its compilation.
 CHECKED = [
     "-Og",
     SANITIZERS,
