@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -37,9 +38,13 @@ def environment(device: torch.device) -> dict[str, object]:
     return result
 
 
+def is_on_gpu(of: dict[str, Any]) -> bool:
+    """Whether an environment is a GPU's."""
+    return not str(of["device"]).startswith("cpu")
+
+
 def comparable(first: dict[str, object], second: dict[str, object]) -> bool:
-    on_cpu = str(first["device"]).startswith("cpu")
-    incidental = _INCIDENTAL if on_cpu else _INCIDENTAL | {"threads"}
+    incidental = _INCIDENTAL | {"threads"} if is_on_gpu(first) else _INCIDENTAL
     return all(first.get(name) == second.get(name) for name in {*first, *second} - incidental)
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environment import comparable
+from benchmarks.environment import comparable, is_on_gpu
 
 Record = dict[str, Any]
 _KEY = ("case", "operation", "dtype", "tf32", "layout", "batch", "chosen_by", "method")
@@ -50,7 +50,7 @@ class Results:
 
     @property
     def on_gpu(self) -> bool:
-        return not str(self.environment["device"]).startswith("cpu")
+        return is_on_gpu(self.environment)
 
     @property
     def all_runs(self) -> list[Run]:
