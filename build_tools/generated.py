@@ -27,6 +27,7 @@ _PRECISIONS = {"float16": "matrix::kFloat16", "bfloat16": "matrix::kBfloat16"}
 _REAL = ("float32", "float64", "float16", "bfloat16")
 _SINGLE = ("float32", "float16", "bfloat16")
 LAUNCHERS = {
+    "cuconv/deep": ("tf32", "split", "float16", "bfloat16"),
     "cuconv/tensor": ("tf32", "split", "float16", "bfloat16"),
     "cuconv/tile": _REAL,
     "depthwise/channels": _SINGLE,

@@ -13,7 +13,8 @@ from test_simt import DEVICES, ORDERS, pytestmark, run_all
 __all__ = ["pytestmark"]
 
 CANDIDATES = {"fused", "split", "two_stage", "two_stage_blocked"}
-MATRIX = {"tensor"}  # what else there is on an H200, but for float64
+# What else there is where there are matrix units, but for float64.
+MATRIX = {"h200": {"tensor", "deep"}, "mi250": {"deep"}, "rx7900": set[str]()}
 
 # What the covering problems seldom meet: tiles of several strips a row, windows of taps, chunks of channels
 # with a rest, pieces of 16 bytes that begin anywhere, planes of partial sums.
@@ -68,7 +69,7 @@ def test_chosen_problems_are_exact(driver: Path, device: str) -> None:
     ]
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
-    assert candidates(output) == (CANDIDATES | MATRIX if device == "h200" else CANDIDATES)
+    assert candidates(output) == CANDIDATES | MATRIX[device]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
@@ -87,7 +88,7 @@ def test_other_types_are_exact(driver: Path, dtype: str) -> None:
     ]
     output = run_all(driver, lines)
     assert "\nNONE " not in output, "a problem was left out"
-    assert candidates(output) == (CANDIDATES if dtype == "float64" else CANDIDATES | MATRIX)
+    assert candidates(output) == (CANDIDATES if dtype == "float64" else CANDIDATES | MATRIX["h200"])
 
 
 # Of the tensor kernel: residues of the stride in rows and columns, several images a tile, padding that rows
@@ -145,9 +146,58 @@ def test_windows_of_the_tensor_kernel_are_exact(driver: Path, dtype: str) -> Non
             for i, problem in enumerate(FINISHED.values())
         ]
     output = run_all(driver, lines)
-    assert output.count("CASE ") == len(lines) and candidates(output) == MATRIX
+    assert output.count("CASE ") == len(lines) and candidates(output) == {"tensor"}
     for case in re.split(r"^CASE ", output, flags=re.MULTILINE)[1:]:
         assert "RUN " in case, "a problem was left out: " + case.splitlines()[0]
+
+
+# Of the deep kernel: rows and images within a tile, taps beside the source, a tap's channels with a rest,
+# warps without any depth.
+FEW_PIXELS = {
+    "49 pixels": "channels=72 out_channels=68 size=7,7 filter=3 padding=1 bias=1 activation=relu",
+    "rows and images": "channels=8 out_channels=36 size=5,6 batch=7 filter=3 padding=1 residual=after",
+    "residues": "channels=24 out_channels=40 size=15,13 batch=2 filter=3 stride=2 padding=1 bias=1",
+    "a stride and one tap": "channels=160 out_channels=32 size=9,8 filter=1 stride=2 activation=silu",
+    "uneven": "channels=16 out_channels=8 size=14,9 filter=3,2 stride=3,2 dilation=1,3 padding=2,0,1,1",
+    "padding beyond the filter": "channels=16 out_channels=24 size=5,4 filter=3 padding=4,3,5,4",
+    "25 taps": "channels=40 out_channels=12 size=6,6 filter=5 padding=2 scale=1 residual=before",
+    "one pixel": "channels=264 out_channels=36 size=1,1 filter=3 padding=1 bias=1",
+    "one pixel of a large filter": "channels=48 out_channels=100 size=5,7 filter=5,7 activation=gelu",
+}
+ANY_CHANNELS = {
+    "one channel, one pixel": "channels=1 out_channels=1 size=2,1 filter=3 padding=1",
+    "three channels": "channels=3 out_channels=33 size=13,12 filter=5 stride=2 padding=2 bias=1",
+    "a rest of channels": "channels=45 out_channels=7 size=7,7 filter=3 padding=1 residual=before",
+}
+
+
+@pytest.mark.parametrize("layout", problems.LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["h200", "a100", "mi250"])
+def test_few_pixels_are_exact(driver: Path, device: str, dtype: str, layout: str) -> None:
+    kind = {"dtype": "float32", "tf32": "1"} if dtype == "tf32" else {"dtype": dtype}
+    more = kind | {"only": "deep", "layout": layout, "max_plans": "12"}
+    forward = FEW_PIXELS | (ANY_CHANNELS if layout == "nchw" else {})
+    chosen = [(problem, "forward") for problem in forward.values()]
+    chosen += [
+        (problem, "input_grad")
+        for name, problem in CROPPED.items()
+        if "groups" not in problem and (layout == "nchw" or name == "no padding")
+    ]
+    if device == "mi250":
+        chosen = [(text, kind) for text, kind in chosen if "residual" not in text and "scale" not in text]
+    if dtype in ("tf32", "float16"):  # types differ in little but rounding
+        chosen = chosen[::3]
+    lines = [
+        problems.chosen_line(text, device, ORDERS[i % 3], operation=operation, **more)
+        for i, (text, operation) in enumerate(chosen)
+    ]
+    output = run_all(driver, lines)
+    assert "NONE" not in output and candidates(output) == {"deep"}
+    fragments = {"1", "2", "3"} | (set() if device == "mi250" else {"4"})  # whose sums take 74 KB there
+    assert set(re.findall(r" fragments=(\d+)", output)) == fragments
+    ranks = set(re.findall(r" ranks=(\d+)", output))
+    assert ranks == {"1"} if device != "h200" else len(ranks) > 1
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("bfloat16", 7), ("float32", 5)])
@@ -183,7 +233,7 @@ def test_covering_problems_are_exact(driver: Path, device: str) -> None:
     ]
     output = run_all(driver, lines[:: 1 if device == DEVICES[0] else 3])
     assert "\nNONE " not in output, "a problem was left out"
-    assert candidates(output) == (CANDIDATES | MATRIX if device == "h200" else CANDIDATES)
+    assert candidates(output) == CANDIDATES | MATRIX[device]
 
 
 def test_every_shape_of_tile_ran(driver: Path) -> None:

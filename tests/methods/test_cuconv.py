@@ -207,9 +207,13 @@ def test_workspace_is_the_planes(device: str, dtype: str, width: int) -> None:
     problem = problem_of(batch=3, size=(13, 17), filters=30, filter=(3, 5), dtype=dtype)
     plane = 3 * 30 * 13 * 17 * width
     plans = plans_of(problem, device)
-    matrix = {"tensor"} if device == "h200" and dtype != "float64" else set()
+    matrix = {"h200": {"tensor", "deep"}, "rx7900": set()}.get(device, {"deep"})
+    matrix = set() if dtype == "float64" else matrix
     assert {plan.candidate for plan in plans} == {"fused", "split", "two_stage", "two_stage_blocked"} | matrix
     for plan in plans:
+        if plan.candidate == "deep":
+            assert plan.workspace_bytes == 0
+            continue
         shares = plan.tiling["planes"]
         by_channels = {"fused": 0, "split": shares, "tensor": shares if shares > 1 else 0}
         assert plan.workspace_bytes == by_channels.get(plan.candidate, 15) * plane, plan
@@ -236,6 +240,28 @@ def test_matrix_units_of_sm_90() -> None:
         assert not has_tensor(device, dtype="bfloat16")
     assert has_tensor(dtype="bfloat16", stride=(2, 2)) and has_tensor(dtype="bfloat16", dilation=(2, 2))
     assert not has_tensor(dtype="bfloat16", stride=(2, 2), dilation=(2, 2))
+
+
+def test_deep_products_are_of_few_pixels() -> None:
+    """In either layout: an auto that took them for large images would be slow."""
+
+    def has_deep(device: str = "h200", **more: Any) -> bool:
+        return "deep" in {plan.candidate for plan in plans_of(problem_of(**more), device)}
+
+    for layout in ("nchw", "channels_last"):
+        assert has_deep(layout=layout, size=(64, 64)) and not has_deep(layout=layout, size=(65, 64))
+        assert has_deep("a100", layout=layout) and has_deep("mi250", layout=layout, dtype="float16")
+        assert has_deep(layout=layout, operation="input_grad", dtype="bfloat16")
+        assert not has_deep("rx7900", layout=layout) and not has_deep(layout=layout, dtype="float64")
+        assert not has_deep(layout=layout, groups=2)
+    assert has_deep(channels=9, filters=3) and has_deep(channels=1, allow_tf32=True)
+    assert not has_deep(channels=7)  # a sum of few products of parts has the error of one
+    for sizes in ({"channels": 10}, {"filters": 30}, {"channels": 4, "dtype": "bfloat16"}):
+        problem = problem_of(**({"layout": "channels_last"} | sizes))
+        with pytest.raises(
+            ValueError, match="at one group, 4096 pixels of output at most whose channels are"
+        ):
+            _planning.core().select(problem, _planning.device("h200"), "cuconv")
 
 
 def test_planes_of_the_tensor_kernel_have_channels() -> None:
@@ -305,15 +331,15 @@ except ValueError as error:
 def test_budget_leaves_the_fused_form_and_says_why() -> None:
     """Nine planes of 4 * 64 * 64 floats are 0.56 MB, those of 32 filters 4.5 MB."""
     within = run_python(BUDGET, "4", CONVX_WORKSPACE_LIMIT_MB="1")
-    assert within.stdout.split() == ["fused", "split", "tensor", "two_stage", "two_stage_blocked"], (
-        within.stderr
-    )
+    assert within.stdout.split() == [
+        *("deep", "fused", "split", "tensor", "two_stage", "two_stage_blocked"),
+    ], within.stderr
     beyond = run_python(BUDGET, "32", CONVX_WORKSPACE_LIMIT_MB="1")
     names = beyond.stdout.splitlines()[0].split()
-    assert {"fused", "tensor"} <= set(names) <= {"fused", "split", "tensor"}, beyond.stderr
+    assert {"deep", "fused", "tensor"} <= set(names) <= {"deep", "fused", "split", "tensor"}, beyond.stderr
     assert "9 planes of partial sums take 5 MB, and CONVX_WORKSPACE_LIMIT_MB is 1" in beyond.stdout
     nothing = run_python(BUDGET, "32", CONVX_WORKSPACE_LIMIT_MB="0")
-    assert nothing.stdout.startswith("fused tensor\n"), nothing.stdout + nothing.stderr
+    assert nothing.stdout.startswith("deep fused tensor\n"), nothing.stdout + nothing.stderr
 
 
 BUDGET_ON_CPU = """
@@ -354,7 +380,7 @@ def test_budget_must_be_a_number_of_megabytes(text: str) -> None:
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        ({"layout": "channels_last"}, "needs the layout nchw"),
+        ({"layout": "channels_last", "size": (65, 64)}, "needs the layout nchw"),
         ({"operation": "weight_grad"}, "computes forward and input_grad"),
         ({"operation": "input_grad", "stride": (2, 2)}, "input_grad at stride 1 alone"),
         ({"batch": 0}, "the batch is empty"),
@@ -379,7 +405,7 @@ def test_flipped_filters_are_packed_for_the_gradient_alone() -> None:
     size = 64 * 32 * 9 * 4
 
     def packings(**more: Any) -> set[tuple[str, int]]:
-        plans = [plan for plan in plans_of(problem_of(**more)) if plan.candidate != "tensor"]
+        plans = [plan for plan in plans_of(problem_of(**more)) if plan.candidate not in ("tensor", "deep")]
         return {(plan.packing, plan.packed_weight_bytes) for plan in plans}
 
     assert packings() == {("", 0)}

@@ -16,7 +16,8 @@ from reference import ACTIVATIONS, Dense, Tensors, assert_agrees, make, referenc
 from torch import Tensor
 
 METHODS = ("cuconv", "hntmp")
-IN_LAYOUTS = [("cuconv", False), ("hntmp", False), ("hntmp", True)]  # the second: channels_last
+# The second: channels_last.
+IN_LAYOUTS = [("cuconv", False), ("cuconv", True), ("hntmp", False), ("hntmp", True)]
 # Whole pieces of channels, planes of several tiles, rows of odd and even lengths.
 LARGER = [
     Dense(batch=1, channels=64, filters=96, height=28, width=28),
@@ -52,8 +53,25 @@ IMAGES = [
         stride=(4, 4),
     ),
 ]
+# Channels of 16 bytes and more of them than a block's warps have in registers at once.
+FEW_PIXELS = [
+    Dense(batch=2, channels=48, filters=40, height=15, width=13, stride=(2, 2), bias=True),
+    Dense(batch=1, channels=256, filters=72, height=14, width=14, bias=True, activation="relu"),
+    Dense(batch=1, channels=512, filters=36, height=7, width=7),
+    Dense(
+        batch=3,
+        channels=160,
+        filters=68,
+        height=9,
+        width=8,
+        filter=(1, 1),
+        padding=(0, 0, 0, 0),
+        stride=(2, 2),
+    ),
+    Dense(batch=2, channels=72, filters=64, height=12, width=11, dilation=(2, 3), padding=(2, 2, 3, 3)),
+]
 SHAPES = {
-    "cuconv": [*test_cuconv.SHAPES, *test_cuconv.STRIDED, *LARGER],
+    "cuconv": [*test_cuconv.SHAPES, *test_cuconv.STRIDED, *LARGER, *FEW_PIXELS],
     "hntmp": [*test_hntmp.SHAPES, *test_hntmp.STRIDED, *LARGER, *IMAGES],
 }
 
@@ -86,11 +104,13 @@ def test_every_plan_agrees(method: str, channels_last: bool, operation: str, dty
         for algorithm, result in results(method, operation, case, tensors):
             seen.add(algorithm.split(" ")[0])
             assert_agrees(result, own, exact, f"{algorithm} {case}", case.terms(operation))
+    has_units = torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
+    if has_units and method == "cuconv" and dtype != torch.float64:
+        assert "cuconv/deep" in seen
     assert len(seen) > 1, f"only {seen} ran"
     if (method, channels_last, operation, dtype) == ("hntmp", False, "forward", torch.float32):
         assert seen >= {f"hntmp/{form}" for form in test_hntmp.FORMS}
-    has_units = torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
-    if has_units and channels_last and operation == "forward" and dtype.itemsize == 2:
+    if has_units and (method, channels_last, operation) == ("hntmp", True, "forward") and dtype.itemsize == 2:
         assert "hntmp/stem_tensor" in seen
 
 
@@ -124,7 +144,8 @@ def test_tf32_where_it_is_allowed(operation: str) -> None:
 @pytest.mark.parametrize(("method", "channels_last"), IN_LAYOUTS)
 def test_epilogue(method: str, channels_last: bool, activation: str) -> None:
     for width in (13, 14):
-        case = Dense(channels=24, filters=70, width=width, bias=True, activation=activation)
+        filters = 72 if channels_last else 70  # deep products' are quads there
+        case = Dense(channels=24, filters=filters, width=width, bias=True, activation=activation)
         for dtype in (torch.float32, torch.bfloat16):
             tensors = make(case, dtype, "cuda", channels_last)
             own, exact = torch_result("forward", case, tensors), reference("forward", case, tensors)

@@ -187,7 +187,8 @@ def test_the_planner_computes_what_the_model_says(
     assert expected <= compared.keys()
 
 
-MODELLED = ("pointwise/deep", "pointwise/shallow")  # their own estimates are held against torch's times
+# Their own estimates are held against torch's times.
+MODELLED = ("cuconv/deep", "hntmp/stem_tensor", "pointwise/deep", "pointwise/shallow")
 
 
 def test_what_is_far_from_all_layers_of_a_series_is_extrapolated_and_then_estimated() -> None:
@@ -278,7 +279,8 @@ def test_dense_layers_unlike_the_measured_ones_are_estimated() -> None:
     ]
     for changes in unlike:
         plans = unfitted(core_dense(**changes), H200)
-        assert plans and all(plan.source == "estimated" for plan in plans), changes
+        of_others = [plan for plan in plans if algorithm_of(plan) not in MODELLED]
+        assert of_others and all(plan.source == "estimated" for plan in of_others), changes
     assert dense_plan("native", _core.Device.known_device("mi300")).source == "estimated"
     plans = unfitted(core_dense(operation="input_grad"), CPU)
     assert {plan.source for plan in plans if plan.method == "native"} == {"estimated"}

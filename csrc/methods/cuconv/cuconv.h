@@ -7,7 +7,8 @@
 // filters and pixels a thread, split gives each plane a share of the channels instead of a tap, and fused
 // sums everything inside a block. tensor is the fused form on matrix units, of 16 bits, TF32 and float32 in
 // two parts on sm_90 (tensor/): a tap's product takes the source window from the tap's offset on, and sums of
-// all taps stay in registers.
+// all taps stay in registers. deep is it for few pixels, as of one image, in either layout and on any matrix
+// units: warps and blocks share out the channels of all taps (methods/deep/).
 #pragma once
 #include "plan/launch.h"
 #include "plan/method.h"

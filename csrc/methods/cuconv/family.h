@@ -13,6 +13,10 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
 bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device);  // whether that appends any
 void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
+
+// Channels of the split precision: a sum of few products has the error of one, up to six times float32's.
+constexpr int64_t kFewestSplit = 8;
 
 // Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);

@@ -4,6 +4,7 @@
 #include "methods/cuconv/launch.h"
 #include "methods/cuconv/stages/products.cuh"
 #include "methods/cuconv/stages/sum.cuh"
+#include "methods/deep/geometry.h"
 #include "methods/packing/crsk.cuh"
 #include "platform/gpu/overlap.h"
 #include "problem/divide.h"
@@ -50,15 +51,43 @@ void launch_sum(const Plan& plan, const Sweep& s, const Operands& operands, Stre
                  operands.finishing<T>());
 }
 
-// on_units: the kernel of matrix units, where the element type has one. packed: the filters were packed by
-// the kernel before.
+// Kernels of matrix units, and what packs their filters.
+struct OnUnits {
+  Launch* launch;
+  Pack* pack;
+};
+
+template <matrix::Precision Kind>
+OnUnits units_of_precision(int kernel) {
+  if (kernel == kDeep) return {deep::launch_precision<Kind>, deep::pack_precision<Kind>};
+  return {tensor::launch_precision<Kind>, tensor::pack_precision<Kind>};
+}
+
+OnUnits units_of(const Plan& plan) {
+  switch (plan["precision"]) {
+    case matrix::kBfloat16:
+      return units_of_precision<matrix::kBfloat16>(plan.kernel);
+    case matrix::kFloat16:
+      return units_of_precision<matrix::kFloat16>(plan.kernel);
+    case matrix::kTf32:
+      return units_of_precision<matrix::kTf32>(plan.kernel);
+    default:
+      return units_of_precision<matrix::kSplit>(plan.kernel);
+  }
+}
+
+bool is_on_units(const Plan& plan) {
+  return plan.kernel == kTensor || plan.kernel == kDeep;
+}
+
+// packed: the filters were packed by the kernel before.
 template <class T>
-void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, Launch* on_units,
-                   bool packed, Stream stream) {
+void launch_stages(const Plan& plan, const Sweep& sweep, const Operands& operands, bool packed,
+                   Stream stream) {
   if (plan.kernel == kTile) {
     tile::launch_typed<T>(plan, sweep, operands, stream);
-  } else if (plan.kernel == kTensor && on_units != nullptr) {
-    on_units(plan, sweep, operands, packed ? stream.without_overlap() : stream);
+  } else if (is_on_units(plan)) {
+    units_of(plan).launch(plan, sweep, operands, packed ? stream.without_overlap() : stream);
   } else if (plan.kernel == kProducts) {
     launch_products<T>(plan, sweep, operands, stream);
   } else {
@@ -77,7 +106,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   operands.weight = plan.packing.empty() ? pointers.weight : pointers.packed_weight;
   operands.plain_weight = pointers.weight;
   operands.result = pointers.result;
-  operands.partial = plan["planes"] > 1 ? pointers.workspace : nullptr;
+  operands.partial = plan.workspace_bytes > 0 ? pointers.workspace : nullptr;
+  operands.planes = convx::deep::has_planes(problem);
   if (forward) {
     operands.epilogue = problem.epilogue;
     operands.epilogue_pointers = pointers.epilogue;
@@ -85,18 +115,13 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
   const bool packed = pointers.packed_just_now;
   switch (problem.dtype) {
     case DType::float32:
-      return launch_stages<float>(plan, sweep, operands,
-                                  problem.allow_tf32 ? tensor::launch_precision<matrix::kTf32>
-                                                     : tensor::launch_precision<matrix::kSplit>,
-                                  packed, stream);
+      return launch_stages<float>(plan, sweep, operands, packed, stream);
     case DType::float64:
-      return launch_stages<double>(plan, sweep, operands, nullptr, packed, stream);
+      return launch_stages<double>(plan, sweep, operands, packed, stream);
     case DType::float16:
-      return launch_stages<float16>(plan, sweep, operands, tensor::launch_precision<matrix::kFloat16>, packed,
-                                    stream);
+      return launch_stages<float16>(plan, sweep, operands, packed, stream);
     case DType::bfloat16:
-      return launch_stages<bfloat16>(plan, sweep, operands, tensor::launch_precision<matrix::kBfloat16>,
-                                     packed, stream);
+      return launch_stages<bfloat16>(plan, sweep, operands, packed, stream);
   }
 }
 
@@ -104,12 +129,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
 // are packed in blocks of one.
 void pack_weight_gpu(const Plan& plan, const ConvProblem& problem, const void* weight, void* packed,
                      Stream stream) {
-  if (plan.kernel != kTensor) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
-  Pack* const pack = problem.dtype == DType::bfloat16  ? tensor::pack_precision<matrix::kBfloat16>
-                     : problem.dtype == DType::float16 ? tensor::pack_precision<matrix::kFloat16>
-                     : problem.allow_tf32              ? tensor::pack_precision<matrix::kTf32>
-                                                       : tensor::pack_precision<matrix::kSplit>;
-  pack(plan, sweep_of(problem), weight, packed, stream);
+  if (!is_on_units(plan)) return packing::pack_crsk_gpu(problem, 1, weight, packed, stream);
+  units_of(plan).pack(plan, sweep_of(problem), weight, packed, stream);
 }
 
 }  // namespace convx::cuconv

@@ -13,7 +13,8 @@ enum Kernel : int {
   kCpu = 0,       // cpu/
   kProducts = 1,  // stages/: the first stage as published
   kTile = 2,      // tile/: several filters and pixels a thread; one tap, a share of the channels, or all
-  kTensor = 3     // tensor/: all taps, or a share of the channels, on the matrix units of sm_90
+  kTensor = 3,    // tensor/: all taps, or a share of the channels, on the matrix units of sm_90
+  kDeep = 4       // deep/: few pixels on any matrix units, in either layout
 };
 
 // Of a block of stages/, for which several blocks have the same filter row where there are more pixels.
@@ -25,6 +26,7 @@ constexpr int kMostProductThreads = 1024;
 struct Operands {
   const void *source, *weight, *plain_weight;
   void *result, *partial;
+  bool planes;        // as of NCHW, not rows of channels
   Epilogue epilogue;  // none of gradients
   EpiloguePointers epilogue_pointers;
 
@@ -52,5 +54,11 @@ void launch_precision(const Plan& plan, const Sweep& sweep, const Operands& oper
 template <matrix::Precision Kind>
 void pack_precision(const Plan& plan, const Sweep& sweep, const void* weight, void* packed, Stream stream);
 }  // namespace tensor
+namespace deep {
+template <matrix::Precision Kind>
+void launch_precision(const Plan& plan, const Sweep& sweep, const Operands& operands, Stream stream);
+template <matrix::Precision Kind>
+void pack_precision(const Plan& plan, const Sweep& sweep, const void* weight, void* packed, Stream stream);
+}  // namespace deep
 
 }  // namespace convx::cuconv

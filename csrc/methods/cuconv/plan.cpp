@@ -35,7 +35,7 @@ Support fits(const Sweep& s) {
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.batch == 0) return Support::no("the batch is empty");
-  if (problem.layout != Layout::nchw) {
+  if (problem.layout != Layout::nchw && device.backend == Backend::cpu) {
     return Support::no("it needs the layout nchw: its coalesced accesses run along rows");
   }
   if (problem.operation == Operation::weight_grad)
@@ -55,6 +55,12 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
                        megabytes(static_cast<double>(workspace_limit())) + " MB of CONVX_WORKSPACE_LIMIT_MB");
   }
   if (has_gpu_plan(problem, device)) return Support::yes();
+  if (problem.layout != Layout::nchw) {
+    return Support::no(
+        "it needs the layout nchw, or else matrix units and, at one group, 4096 pixels of output at most "
+        "whose "
+        "channels are of 16 bytes");
+  }
   return Support::no("no tiling has fewer than 2^31 blocks and fits shared memory");
 }
 

@@ -1,4 +1,5 @@
-// GPU candidates: the published two stages, and the tile kernel with its planes by tap, by channels, or none.
+// GPU candidates: the published two stages, the tile kernel with its planes by tap, by channels, or none, and
+// those of matrix units.
 #include <algorithm>
 #include <cmath>
 
@@ -201,7 +202,10 @@ double sum_us(const Sweep& s, int64_t planes, DType dtype, const DeviceTraits& d
   return stage_us(device) + bytes / (device.bandwidth_GBps * 1e3);
 }
 
-void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+namespace {
+
+// Of kernels whose lanes run along rows of planes.
+void append_planes(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
   constexpr size_t kMostOfCandidate = 4;
   const Sweep s = sweep_of(problem);
   std::vector<Choice> fused;
@@ -223,16 +227,26 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
   append_tensor(problem, device, plans);
 }
 
+}  // namespace
+
+void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
+  append_deep(problem, device, plans);
+  if (problem.layout == Layout::nchw) append_planes(problem, device, plans);
+}
+
 bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device) {
   const auto enough = [](const Shape&, const Tiling&, const Geometry&) { return true; };
-  if (for_each_tiling(problem, device, sweep_of(problem), 1, false, enough)) return true;
+  const bool planes = problem.layout == Layout::nchw;
+  if (planes && for_each_tiling(problem, device, sweep_of(problem), 1, false, enough)) return true;
   std::vector<Plan> plans;
   append_gpu(problem, device, plans);
   return !plans.empty();
 }
-
 std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {
   const bool by_taps = candidate == "two_stage" || candidate == "two_stage_blocked";
+  if (problem.layout != Layout::nchw && candidate != "deep") {
+    return "it needs the layout nchw: its coalesced accesses run along rows";
+  }
   if (!by_taps && candidate != "split") return "";
   const Sweep s = sweep_of(problem);
   const int64_t planes = by_taps ? s.taps() : kPlanes[0];

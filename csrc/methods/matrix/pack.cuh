@@ -2,16 +2,22 @@
 // packed[group][16 filters][step][part][lane][words], zeros beyond the last filter and channel.
 #pragma once
 #include "methods/matrix/precision.h"
+#include "platform/gpu/fast_divide.h"
 #include "platform/gpu/mma.h"
 
 namespace convx::matrix {
 
 constexpr int kPackThreads = 256;
 
+// With taps, depth is the channels of one, whose products of one tap take of_tap channels, zeros at the end,
+// and a filter's taps are neighbours in the weight.
 struct PackShape {
   int64_t words;  // in all
   int rows, depth, steps, m_tiles;
   int64_t filter_row, filter_depth;
+  int taps = 1;
+  bool flipped = false;  // from the last tap to the first
+  FastDivide of_tap = divide_by(int64_t{1} << 30);
 };
 
 // Order: which filter a row of a fragment holds, and which channel each value of a slot.
@@ -33,9 +39,11 @@ pack_kernel(const T* weight, uint32_t* packed, PackShape shape, Order order) {
       order.template filter<Lanes>(static_cast<int>(tile % shape.m_tiles), Cell::row_of_a(lane, word));
   const auto channel_of = [&](int i) { return order.template channel<kBytes>(step, Cell::slot(lane), i); };
   const auto filter = [&](int i) -> T {
-    const int channel = channel_of(i);
-    if (row >= shape.rows || channel >= shape.depth) return T{};
-    return weight[group * shape.rows * shape.depth + row * shape.filter_row + channel * shape.filter_depth];
+    const auto place = static_cast<uint32_t>(channel_of(i)), tap = shape.of_tap.quotient(place);
+    const int channel = static_cast<int>(place - tap * shape.of_tap.divisor), of = static_cast<int>(tap);
+    if (row >= shape.rows || channel >= shape.depth || of >= shape.taps) return T{};
+    return weight[group * shape.rows * shape.depth * shape.taps + row * shape.filter_row +
+                  channel * shape.filter_depth + (shape.flipped ? shape.taps - 1 - of : of)];
   };
   const int depth_word = Cell::depth_word_of_a(word);
   if constexpr (kBytes == 2) {

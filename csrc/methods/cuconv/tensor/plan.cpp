@@ -17,8 +17,6 @@ using tensor::step_channels;
 
 constexpr int64_t kLimit = int64_t{1} << 31;
 constexpr int64_t kSplits[] = {1, 2, 4, 8};  // planes of partial sums
-// Channels of the split precision: a sum of few products has the error of one, up to six times float32's.
-constexpr int64_t kFewestSplit = 8;
 
 template <Precision Kind, class Tile>
 Plan plan_of(int index, const ConvProblem& problem, const Sweep& s, const Geometry& g, const tensor::Way& way,

@@ -1,4 +1,4 @@
-// How the deep family shares out a product of few pixels, for planner and launcher.
+// How the deep families share out a product of few pixels, for planners and launchers.
 #pragma once
 #include <cstdint>
 
@@ -6,28 +6,35 @@
 #include "problem/divide.h"
 #include "problem/problem.h"
 
-namespace convx::pointwise::deep {
+namespace convx::deep {
 
-constexpr int kWarps = 8;         // of a block, which share out its channels
+constexpr int kWarps = 8;         // of a block, which share out its depth
 constexpr int kPairFilters = 32;  // of a pair of fragments: a block's
 // From a row of sums, a pixel's or a filter's, to the next: 8 lanes' four lie in different banks.
 constexpr int kRowGap = 4;
 constexpr int kMostFragments = 4;
+constexpr int kPieceBytes = 16;        // of the depth, which a lane brings at once; a tap has whole ones
+constexpr int64_t kMostPixels = 4096;  // beyond them others have work for all multiprocessors
 // Pairs of steps whose operands a warp has in registers.
 constexpr int steps_at_once(int64_t fragments) {
-  return fragments < kMostFragments ? 4 : 2;
+  return fragments < 3 ? 4 : 2;
+}
+
+// Without taps, pixels of all fragments are loaded together from planes: one, two or four.
+constexpr bool has_kernel(int64_t fragments, bool planes, bool taps) {
+  return taps || !planes || fragments != 3;
 }
 
 struct Tiling {
   int64_t lanes;
   int64_t fragments;  // of pixels, a block's
-  int64_t ranks;      // blocks of a cluster, which share out the channels
+  int64_t ranks;      // blocks of a cluster, which share out the depth
   bool planes;        // images are planes of channels: pixels are neighbours, not channels
 };
 
-// Whether a product's images are planes. Single pixels are channels in a row in either layout.
+// Whether images are planes. Single pixels are channels in a row in either layout.
 inline bool has_planes(const ConvProblem& p) {
-  return p.layout == Layout::nchw && p.in_height * p.in_width != 1;
+  return p.layout == Layout::nchw && (p.in_height * p.in_width != 1 || p.out_height * p.out_width != 1);
 }
 
 struct Geometry {
@@ -38,7 +45,7 @@ struct Geometry {
 };
 
 inline Geometry geometry_of(const matrix::Product& product, const Tiling& t, int64_t element_bytes) {
-  constexpr int64_t kStepPairBytes = 64;  // of a pixel
+  constexpr int64_t kStepPairBytes = 4 * kPieceBytes;  // of a pixel
   Geometry g{};
   g.step_pairs = divide_up(product.depth, kStepPairBytes / element_bytes);
   g.pairs = divide_up(product.rows, int64_t{kPairFilters});
@@ -52,4 +59,4 @@ inline Geometry geometry_of(const matrix::Product& product, const Tiling& t, int
   return g;
 }
 
-}  // namespace convx::pointwise::deep
+}  // namespace convx::deep

@@ -1,12 +1,12 @@
 // What a block's sums become: results, with their epilogue.
 #pragma once
+#include "methods/deep/warp.cuh"
 #include "methods/epilogue.cuh"
-#include "methods/pointwise/deep/warp.cuh"
 
-namespace convx::pointwise::deep {
+namespace convx::deep {
 
 // Units are four neighbouring filters of a pixel or, of planes, four neighbouring pixels of a filter.
-template <Precision Kind, class T, int Pixels, bool Planes>
+template <Precision Kind, class T, int Pixels, bool Planes, bool Taps>
 struct Ending {
   using Quad = Vector<float, 4>;
   const Shape& shape;
@@ -26,9 +26,26 @@ struct Ending {
   // again from the operands as they stand.
   CONVX_DEVICE float exact_sum(int filter, uint32_t pixel) const {
     const T* const own = weight + filter * shape.filter_row;
-    const T* const from = source + place_of(pixel, shape.channels);
-    const int64_t step = Planes ? shape.plane.divisor : 1;
-    float sum = 0;
+    if constexpr (Taps) {
+      const Window& window = shape.window;
+      const Field field(shape, pixel, Planes);
+      const int step = Planes ? window.height * window.width : 1;
+      float sum = 0;
+      CONVX_NO_UNROLL
+      for (int index = 0; index < window.taps; ++index) {
+        const Tap tap(window, static_cast<uint32_t>(index));
+        if (!tap.is_inside(window, field)) continue;
+        const T* const from = source + (field.place + tap.shift(window, Planes ? 1 : shape.channels));
+        sum = sum_of_channels(own + (window.flipped ? window.taps - 1 - index : index), from, step, sum);
+      }
+      return sum;
+    } else {
+      return sum_of_channels(own, source + place_of(pixel, shape.channels), Planes ? shape.plane.divisor : 1,
+                             0);
+    }
+  }
+
+  CONVX_DEVICE float sum_of_channels(const T* own, const T* from, int64_t step, float sum) const {
     CONVX_NO_UNROLL
     for (int channel = 0; channel < shape.channels; ++channel) {
       sum = multiply_add(widen(own[channel * shape.filter_depth]), widen(from[channel * step]), sum);
@@ -96,4 +113,4 @@ struct Ending {
   }
 };
 
-}  // namespace convx::pointwise::deep
+}  // namespace convx::deep

@@ -1,27 +1,28 @@
-// Products of few pixels with deep filters: the last layers of networks. A block makes a pair of fragments of
-// filters and some fragments of pixels, a warp of it the part of some channels: operands come straight from
-// memory to registers, all that a warp needs at once, filters before the kernel's turn. Then warps add up
-// what they have in shared memory, and the blocks of a cluster, which have other channels.
+// Products of few pixels with deep filters: the layers of networks at one image. A block makes a pair of
+// fragments of filters and some fragments of pixels, a warp of it the part of some of the depth: operands
+// come straight from memory to registers, the next while some are multiplied, filters before the kernel's
+// turn. Then warps add up what they have in shared memory, and the blocks of a cluster, which have other
+// depths. The depth is the channels or, of a window, those of all taps.
 #pragma once
-#include "methods/pointwise/deep/ending.cuh"
-#include "methods/pointwise/deep/warp.cuh"
+#include "methods/deep/ending.cuh"
+#include "methods/deep/warp.cuh"
 #include "platform/gpu/cluster.h"
 #include "platform/gpu/overlap.h"
 
-namespace convx::pointwise::deep {
+namespace convx::deep {
 
-template <Precision Kind, int Lanes, int Fragments, bool Planes, class T>
+template <Precision Kind, int Lanes, int Fragments, bool Planes, bool Taps, class T>
 CONVX_KERNEL(kWarps* Lanes, 1)
 deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* bias, T* result, Shape shape,
             Finishing<T> finishing) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   CONVX_DYNAMIC_SHARED(shared);
-  using OfWarp = Warp<Kind, Lanes, Fragments, Planes>;
+  using OfWarp = Warp<Kind, Lanes, Fragments, Planes, Taps>;
   using Quad = Vector<float, 4>;
   constexpr int kPixels = OfWarp::kPixels, kUnits = kPixels * kPairFilters / 4;
   constexpr int kSums = OfWarp::kRows * OfWarp::kPitch;
-  using OfBlock = Ending<Kind, T, kPixels, Planes>;
+  using OfBlock = Ending<Kind, T, kPixels, Planes, Taps>;
   const int ranks = static_cast<int>(shape.ranks.divisor);
   const bool is_shared = kHasClusters && ranks > 1;
   if (is_shared) cluster_arrive();
@@ -29,19 +30,26 @@ deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* b
   const int rank = static_cast<int>(shape.ranks.remainder(blockIdx.x));
   const int pair = static_cast<int>(shape.pairs.remainder(tile));
   const uint32_t first_pixel = shape.pairs.quotient(tile) * kPixels;
-  const int warp = static_cast<int>(threadIdx.x) / Lanes, step = kWarps * ranks;
+  const int warp = static_cast<int>(threadIdx.x) / Lanes;
+  const int first = min((rank * kWarps + warp) * shape.warp_pairs, shape.step_pairs);
+  const int end = min(first + shape.warp_pairs, shape.step_pairs);
 
-  OfWarp own(shape, packed, source, pair, first_pixel, static_cast<int>(threadIdx.x) % Lanes);
-  int at = rank * kWarps + warp;
-  own.fetch_filters(at, step);
+  OfWarp own(shape, packed, source, pair, first_pixel, static_cast<int>(threadIdx.x) % Lanes, first, end);
+  constexpr int kSlots = OfWarp::kAtOnce;
+  CONVX_UNROLL
+  for (int slot = 0; slot < kSlots; ++slot) own.fetch_filters(slot);
+  // The branch also keeps what stands before it from coming after the wait: ptxas moves waits up in a block.
+  if (first_pixel == 0) own.prefetch_filters();
   take_turn();
+  CONVX_UNROLL
+  for (int slot = 0; slot < kSlots; ++slot) own.fetch_pixels(slot);
   CONVX_NO_UNROLL
-  for (;;) {
-    own.fetch_pixels(at, step);
-    own.multiply(at, step);
-    at += OfWarp::kAtOnce * step;
-    if (at >= shape.step_pairs) break;
-    own.fetch_filters(at, step);
+  for (int at = first; at < end;) {
+    CONVX_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot, ++at) {
+      if (at >= end) break;
+      own.multiply(slot);
+    }
   }
 
   float* const sums = reinterpret_cast<float*>(shared);
@@ -81,4 +89,4 @@ deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* b
   }
 }
 
-}  // namespace convx::pointwise::deep
+}  // namespace convx::deep
