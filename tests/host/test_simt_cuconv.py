@@ -154,6 +154,7 @@ def test_windows_of_the_tensor_kernel_are_exact(driver: Path, dtype: str) -> Non
 # Of the deep kernel: rows and images within a tile, taps beside the source, a tap's channels with a rest,
 # warps without any depth.
 FEW_PIXELS = {
+    "work for four fragments": "channels=8 out_channels=256 size=39,39 filter=1 stride=2 bias=1",
     "49 pixels": "channels=72 out_channels=68 size=7,7 filter=3 padding=1 bias=1 activation=relu",
     "rows and images": "channels=8 out_channels=36 size=5,6 batch=7 filter=3 padding=1 residual=after",
     "residues": "channels=24 out_channels=40 size=15,13 batch=2 filter=3 stride=2 padding=1 bias=1",

@@ -172,5 +172,5 @@ def test_few_pixels(pointwise: Path, device: str, dtype: str, layout: str) -> No
         lines = [line for line in lines if "residual" not in line and "scale" not in line]
     output = run_all(pointwise, lines)
     assert "NONE" not in output
-    ranks = {"1", "2", "4", "8"} if device == "h200" else {"1"}
-    assert set(re.findall(r" ranks=(\d+)", output)) == ranks
+    ranks = set(re.findall(r" ranks=(\d+)", output))
+    assert ranks >= {"1", "4", "8"} if device == "h200" else ranks == {"1"}

@@ -8,6 +8,7 @@
 #include "methods/deep/warp.cuh"
 #include "platform/gpu/cluster.h"
 #include "platform/gpu/overlap.h"
+#include "platform/gpu/unroll.h"
 
 namespace convx::deep {
 
@@ -34,23 +35,31 @@ deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* b
   const int first = min((rank * kWarps + warp) * shape.warp_pairs, shape.step_pairs);
   const int end = min(first + shape.warp_pairs, shape.step_pairs);
 
-  OfWarp own(shape, packed, source, pair, first_pixel, static_cast<int>(threadIdx.x) % Lanes, first, end);
+  OfWarp own(shape, packed, source, pair, static_cast<int>(threadIdx.x) % Lanes, first, end);
   constexpr int kSlots = OfWarp::kAtOnce;
-  CONVX_UNROLL
-  for (int slot = 0; slot < kSlots; ++slot) own.fetch_filters(slot);
+  // A short depth fills few slots, and runs nothing but what these take.
+  unrolled_steps<kSlots>([&](auto slot) {
+    if (first + slot < end) own.fetch_filters(slot);
+  });
+  own.aim(first_pixel);
   // The branch also keeps what stands before it from coming after the wait: ptxas moves waits up in a block.
   if (first_pixel == 0) own.prefetch_filters();
   take_turn();
-  CONVX_UNROLL
-  for (int slot = 0; slot < kSlots; ++slot) own.fetch_pixels(slot);
+  unrolled_steps<kSlots>([&](auto slot) {
+    if (first + slot < end) own.fetch_pixels(slot);
+  });
+  int at = first;
   CONVX_NO_UNROLL
-  for (int at = first; at < end;) {
-    CONVX_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot, ++at) {
-      if (at >= end) break;
+  for (; at + kSlots < end; at += kSlots) {
+    unrolled_steps<kSlots>([&](auto slot) {
       own.multiply(slot);
-    }
+      own.fetch_filters(slot);
+      own.fetch_pixels(slot);
+    });
   }
+  unrolled_steps<kSlots>([&](auto slot) {
+    if (at + slot < end) own.multiply(slot);
+  });
 
   float* const sums = reinterpret_cast<float*>(shared);
   Quad* const exchange = reinterpret_cast<Quad*>(shared + shape.exchange_at);  // [giver][unit]

@@ -31,9 +31,9 @@ class Warp {
   // Whether a lane's columns of all fragments are neighbours in a plane.
   static constexpr bool kNeighbours = Planes && !Taps;
 
-  // Of step pairs from `first` to before `end`; pixels from first_pixel.
-  CONVX_DEVICE Warp(const Shape& shape, const uint32_t* packed, const T* source, int pair,
-                    uint32_t first_pixel, int lane, int first, int end)
+  // Of step pairs from `first` to before `end`.
+  CONVX_DEVICE Warp(const Shape& shape, const uint32_t* packed, const T* source, int pair, int lane,
+                    int first, int end)
       : shape_(shape),
         packed_(packed + static_cast<int64_t>(pair) * 2 * tile_words() + first * 256 + lane * Cell::kWordsA),
         source_(source),
@@ -41,7 +41,6 @@ class Warp {
         filters_left_(end - first),
         pixels_left_(end - first),
         piece_(first * Cell::kSlots + Cell::slot(lane)) {
-    aim(first_pixel);
     CONVX_UNROLL
     for (int i = 0; i < 2 * Fragments * 4; ++i) sum_[i / (Fragments * 4)][i / 4 % Fragments][i % 4] = 0;
   }
@@ -63,65 +62,6 @@ class Warp {
                                  lane_ % kHalfLines * kLineWords;
     for (int i = lane_ / kLines; i < filters_left_; i += Lanes / kLines) prefetch_to_l2(from + i * 256);
   }
-
-  CONVX_DEVICE void fetch_pixels(int slot) {
-    const bool is_one = pixels_left_ > 0;
-    const int channel = piece_ * kNear;
-    CONVX_UNROLL
-    for (int f = 0; f < kPlaces; ++f) {
-      const T* const from = source_ + (place_[f] + shift_);
-      const bool exists = is_one && exists_[f];
-      if constexpr (Planes) {
-        const int count = exists ? shape_.channels - channel : 0;
-        fetch_planes(reinterpret_cast<const Bits*>(from), count, pixel_[slot] + f);
-      } else {
-        pixel_[slot][f] = {};
-        load_if(exists, from, pixel_[slot][f].element);
-      }
-    }
-    --pixels_left_;
-    advance();
-  }
-
-  // Multiplies what a slot has, and fetches what comes next there.
-  CONVX_DEVICE void multiply(int slot) {
-    Filters high[2][2], low[2][2];
-    CONVX_UNROLL
-    for (int i = 0; i < 4 * Cell::kWordsA; ++i) {
-      const int row = i / 2 % 2, half = i % 2, w = i / 4;
-      part_of(filter_[slot][row][half][w], high[row][half][w], low[row][half][w]);
-    }
-    CONVX_UNROLL
-    for (int f = 0; f < Fragments; ++f) {
-      uint32_t b[4], low_b[4];
-      CONVX_UNROLL
-      for (int w = 0; w < 4; ++w) part_of(pixel_[slot][f].element[w], b[w], low_b[w]);
-      CONVX_UNROLL
-      for (int row = 0; row < 2; ++row) add(sum_[row][f], high[row], low[row], b, low_b);
-    }
-    fetch_filters(slot);
-    fetch_pixels(slot);
-  }
-
-  // Of this warp: rows of pixels, or of planes' filters, each followed by a gap.
-  static constexpr int kPixels = Fragments * Cell::kColumns;
-  static constexpr int kRows = Planes ? kPairFilters : kPixels;
-  static constexpr int kPitch = (Planes ? kPixels : kPairFilters) + kRowGap;
-  CONVX_DEVICE void store_sums(float* own) const {
-    if constexpr (Planes) {
-      store_planes(own);
-    } else {
-      store_channels(own);
-    }
-  }
-
- private:
-  using Filters = uint32_t[Cell::kWordsA];
-  using Four = Vector<uint32_t, 4>;
-  using Bits = typename BitsOf<sizeof(T)>::type;
-  static constexpr int kNear = kPieceBytes / static_cast<int>(sizeof(T));
-
-  static constexpr int kHalves = sizeof(T) == 2 ? 2 : 1;  // values of a word
 
   // Where the lane's pixels are, and the first piece of their depth.
   CONVX_DEVICE void aim(uint32_t first_pixel) {
@@ -154,6 +94,63 @@ class Warp {
       for (int f = 1; f < kPlaces; ++f) exists_[f] = exists_[0];
     }
   }
+
+  CONVX_DEVICE void fetch_pixels(int slot) {
+    const bool is_one = pixels_left_ > 0;
+    const int channel = piece_ * kNear;
+    CONVX_UNROLL
+    for (int f = 0; f < kPlaces; ++f) {
+      const T* const from = source_ + (place_[f] + shift_);
+      const bool exists = is_one && exists_[f];
+      if constexpr (Planes) {
+        const int count = exists ? shape_.channels - channel : 0;
+        fetch_planes(reinterpret_cast<const Bits*>(from), count, pixel_[slot] + f);
+      } else {
+        pixel_[slot][f] = {};
+        load_if(exists, from, pixel_[slot][f].element);
+      }
+    }
+    --pixels_left_;
+    advance();
+  }
+
+  // What a slot has.
+  CONVX_DEVICE void multiply(int slot) {
+    Filters high[2][2], low[2][2];
+    CONVX_UNROLL
+    for (int i = 0; i < 4 * Cell::kWordsA; ++i) {
+      const int row = i / 2 % 2, half = i % 2, w = i / 4;
+      part_of(filter_[slot][row][half][w], high[row][half][w], low[row][half][w]);
+    }
+    CONVX_UNROLL
+    for (int f = 0; f < Fragments; ++f) {
+      uint32_t b[4], low_b[4];
+      CONVX_UNROLL
+      for (int w = 0; w < 4; ++w) part_of(pixel_[slot][f].element[w], b[w], low_b[w]);
+      CONVX_UNROLL
+      for (int row = 0; row < 2; ++row) add(sum_[row][f], high[row], low[row], b, low_b);
+    }
+  }
+
+  // Of this warp: rows of pixels, or of planes' filters, each followed by a gap.
+  static constexpr int kPixels = Fragments * Cell::kColumns;
+  static constexpr int kRows = Planes ? kPairFilters : kPixels;
+  static constexpr int kPitch = (Planes ? kPixels : kPairFilters) + kRowGap;
+  CONVX_DEVICE void store_sums(float* own) const {
+    if constexpr (Planes) {
+      store_planes(own);
+    } else {
+      store_channels(own);
+    }
+  }
+
+ private:
+  using Filters = uint32_t[Cell::kWordsA];
+  using Four = Vector<uint32_t, 4>;
+  using Bits = typename BitsOf<sizeof(T)>::type;
+  static constexpr int kNear = kPieceBytes / static_cast<int>(sizeof(T));
+
+  static constexpr int kHalves = sizeof(T) == 2 ? 2 : 1;  // values of a word
 
   CONVX_DEVICE void aim_at_tap() {
     const Window& window = shape_.window;
