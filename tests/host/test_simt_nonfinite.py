@@ -26,6 +26,8 @@ LAYERS = {
         (10, 6, 1, (6, 7), 3, 2, 1),
         (10, 6, 1, (6, 7), 3, 1, 1),
         (10, 6, 1, (3, 4), 1, 1, 0),
+        (16, 8, 1, (4, 5), 3, 1, 1),  # channels of whole pieces, which some kernels need in channels_last
+        (16, 8, 1, (4, 5), 1, 1, 0),
     ],
     "filter2d": [(1, 2, 1, (4, 5), 3, 1, 1)],
 }

@@ -82,6 +82,20 @@ def distance(some: list[Tensor], exact: list[Tensor]) -> float:
     return math.sqrt(squares / sum(float(b.square().sum()) for b in exact))
 
 
+def own_distance(model: nn.Module, x: Tensor, autocast: bool, exact: list[Tensor]) -> float:
+    """torch's own error; in float32 the largest of four, the weights as they are and three times rounded by
+    chance: units that are nearly zero open or not as luck has it, and densenet's errors reach from 2e-4 to
+    7e-3."""
+    errors = [distance(gradients(copy.deepcopy(model), x, autocast), exact)]
+    for seed in range(3 if x.dtype == torch.float32 and not autocast else 0):
+        rounded, chance = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in rounded.parameters():
+                parameter.mul_(1 + 6e-8 * torch.randn(parameter.shape, generator=chance).to(parameter.device))
+        errors.append(distance(gradients(rounded, x), exact))
+    return max(errors)
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "autocast"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("name", "device"), WHERE)
@@ -91,9 +105,9 @@ def test_a_step(name: str, device: str, layout: str, precision: str) -> None:
         model, x = model.bfloat16(), x.bfloat16()
     autocast = precision == "autocast"
     exact = gradients(copy.deepcopy(model).double(), x.double())
-    own = gradients(copy.deepcopy(model), x, autocast)
+    own = own_distance(model, x, autocast, exact)
     assert not convx.convert_(model).left
-    assert distance(gradients(model, x, autocast), exact) <= max(2 * distance(own, exact), 1e-5)
+    assert distance(gradients(model, x, autocast), exact) <= max(2 * own, 1e-5)
 
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)  # steps that bfloat16 does not round away
     before = {key: value.clone() for key, value in model.state_dict().items()}

@@ -6,11 +6,12 @@
 namespace convx::deep {
 
 // Units are four neighbouring filters of a pixel or, of planes, four neighbouring pixels of a filter.
-template <Precision Kind, class T, int Pixels, bool Planes, bool Taps>
+template <Precision Kind, int Lanes, class T, int Pixels, bool Planes, bool Taps>
 struct Ending {
   using Quad = Vector<float, 4>;
   const Shape& shape;
-  const T *weight, *source, *bias;
+  const uint32_t* packed;
+  const T *source, *bias;
   T* result;
   const Finishing<T>& finishing;
   int first_filter;
@@ -25,30 +26,31 @@ struct Ending {
   // The two parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made
   // again from the operands as they stand.
   CONVX_DEVICE float exact_sum(int filter, uint32_t pixel) const {
-    const T* const own = weight + filter * shape.filter_row;
     if constexpr (Taps) {
       const Window& window = shape.window;
       const Field field(shape, pixel, Planes);
       const int step = Planes ? window.height * window.width : 1;
+      const int tap_channels = static_cast<int>(window.pieces.divisor) * (kPieceBytes / 4);
       float sum = 0;
       CONVX_NO_UNROLL
       for (int index = 0; index < window.taps; ++index) {
         const Tap tap(window, static_cast<uint32_t>(index));
         if (!tap.is_inside(window, field)) continue;
         const T* const from = source + (field.place + tap.shift(window, Planes ? 1 : shape.channels));
-        sum = sum_of_channels(own + (window.flipped ? window.taps - 1 - index : index), from, step, sum);
+        sum = sum_of_channels(filter, index * tap_channels, from, step, sum);
       }
       return sum;
     } else {
-      return sum_of_channels(own, source + place_of(pixel, shape.channels), Planes ? shape.plane.divisor : 1,
-                             0);
+      return sum_of_channels(filter, 0, source + place_of(pixel, shape.channels),
+                             Planes ? shape.plane.divisor : 1, 0);
     }
   }
 
-  CONVX_DEVICE float sum_of_channels(const T* own, const T* from, int64_t step, float sum) const {
+  CONVX_DEVICE float sum_of_channels(int filter, int depth, const T* from, int64_t step, float sum) const {
     CONVX_NO_UNROLL
     for (int channel = 0; channel < shape.channels; ++channel) {
-      sum = multiply_add(widen(own[channel * shape.filter_depth]), widen(from[channel * step]), sum);
+      const int64_t word = matrix::ChannelOrder::word<Lanes>(filter, depth + channel, 2 * shape.step_pairs);
+      sum = multiply_add(bits_to_float(packed[word]), widen(from[channel * step]), sum);
     }
     return sum;
   }

@@ -14,7 +14,7 @@ namespace convx::deep {
 
 template <Precision Kind, int Lanes, int Fragments, bool Planes, bool Taps, class T>
 CONVX_KERNEL(kWarps* Lanes, 1)
-deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* bias, T* result, Shape shape,
+deep_kernel(const uint32_t* packed, const T* source, const T* bias, T* result, Shape shape,
             Finishing<T> finishing) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
@@ -23,7 +23,7 @@ deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* b
   using Quad = Vector<float, 4>;
   constexpr int kPixels = OfWarp::kPixels, kUnits = kPixels * kPairFilters / 4;
   constexpr int kSums = OfWarp::kRows * OfWarp::kPitch;
-  using OfBlock = Ending<Kind, T, kPixels, Planes, Taps>;
+  using OfBlock = Ending<Kind, Lanes, T, kPixels, Planes, Taps>;
   const int ranks = static_cast<int>(shape.ranks.divisor);
   const bool is_shared = kHasClusters && ranks > 1;
   if (is_shared) cluster_arrive();
@@ -65,7 +65,7 @@ deep_kernel(const uint32_t* packed, const T* weight, const T* source, const T* b
   Quad* const exchange = reinterpret_cast<Quad*>(shared + shape.exchange_at);  // [giver][unit]
   own.store_sums(sums + warp * kSums);
   block_barrier();
-  const OfBlock ending{shape, weight, source, bias, result, finishing, pair * kPairFilters, first_pixel};
+  const OfBlock ending{shape, packed, source, bias, result, finishing, pair * kPairFilters, first_pixel};
   // The sum of `count` quads that lie `step` floats apart, in their order.
   const auto sum_of = [](const float* place, int count, int step) {
     Quad all = *reinterpret_cast<const Quad*>(place);

@@ -29,7 +29,6 @@ inline void append_plans(const ConvProblem& problem, const DeviceTraits& device,
       plan.tiling = {
           {"precision", precision}, {"fragments", fragments}, {"ranks", ranks}, {"lanes", device.lanes}};
       plan.packed_weight_bytes = g.pairs * g.step_pairs * 2048;
-      plan.reads_both = precision == matrix::kSplit;  // sums that are not finite are computed again
       plan.predicted_us = kernel_us(device, product, precision, taps, t, g, problem.bytes());
       if (problem.operation == Operation::forward) trust(plan, device, kDoubt);
       some.push_back(std::move(plan));

@@ -11,7 +11,6 @@ struct Window {
   int height, width;  // of the source
   int top, left, stride_h, stride_w, step_h, step_w;
   int taps;
-  bool flipped;       // the weight's taps, from the last to the first
   FastDivide pieces;  // of a tap's channels
   FastDivide filter_width, result_width;
 };
@@ -22,7 +21,6 @@ struct Shape {
   FastDivide plane;  // pixels of an image of the result, where there are planes or taps
   FastDivide ranks, pairs;
   int exchange_at;
-  int64_t filter_row, filter_depth;  // of the weight as the caller has it
   Window window;
 
   // Where a pixel's first channel is in a tensor of planes.

@@ -17,6 +17,16 @@ struct ChannelOrder {
     if (Lanes == 32) return tile / 2 * 32 + row % 8 * 4 + tile % 2 * 2 + row / 8;
     return tile / 2 * 32 + row / 4 * 8 + tile % 2 * 4 + row % 4;
   }
+  // Where the 4 bytes of a filter's channel are among fragments that are packed so, `steps` to a filter.
+  template <int Lanes>
+  CONVX_DEVICE static int64_t word(int filter, int channel, int steps) {
+    const int near = filter % 32, step = channel / 16 * 2 + channel % 4 / 2, slot = channel % 16 / 4;
+    const int row = Lanes == 32 ? near / 4 + near % 2 * 8 : near / 8 * 4 + near % 4;
+    const int tile = filter / 32 * 2 + (Lanes == 32 ? near / 2 % 2 : near / 4 % 2);
+    const int lane = Lanes == 32 ? row % 8 * 4 + slot : slot * 16 + row;
+    const int of_lane = Lanes == 32 ? channel % 2 * 2 + row / 8 : channel % 2;
+    return ((static_cast<int64_t>(tile) * steps + step) * Lanes + lane) * (128 / Lanes) + of_lane;
+  }
 };
 
 // A lane's sums of a pixel, of each pair of fragments of 16 filters in that order kNear neighbours. The i-th

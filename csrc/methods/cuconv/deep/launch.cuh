@@ -14,18 +14,10 @@ inline Window window_of(const Sweep& s, int64_t element_bytes) {
   w.top = number(s.top), w.left = number(s.left);
   w.stride_h = number(s.stride_h), w.stride_w = number(s.stride_w);
   w.step_h = number(s.dilation_h), w.step_w = number(s.dilation_w);
-  w.taps = number(s.taps()), w.flipped = s.flipped;
+  w.taps = number(s.taps());
   w.pieces = divide_by(tap_channels(s, element_bytes) * element_bytes / kPieceBytes);
   w.filter_width = divide_by(s.filter_width), w.result_width = divide_by(s.result_width);
   return w;
-}
-
-// From a filter to the next and from a channel to the next, of the weight as the caller has it.
-inline int64_t filter_step(const Sweep& s) {
-  return (s.flipped ? 1 : s.source_channels) * s.taps();
-}
-inline int64_t channel_step(const Sweep& s) {
-  return (s.flipped ? s.result_channels : 1) * s.taps();
 }
 
 template <matrix::Precision Kind>
@@ -37,13 +29,12 @@ void launch_precision(const Plan& plan, const Sweep& s, const Operands& operands
   Shape shape = shape_of(product, t, g);
   shape.channels = static_cast<int>(s.source_channels);
   shape.plane = divide_by(s.result_plane());
-  shape.filter_row = filter_step(s), shape.filter_depth = channel_step(s);
   shape.window = window_of(s, sizeof(T));
   with_kernel<Kind, true>(t, [&](auto kernel, uint32_t threads) {
     launch_in_turn(kernel, "cuconv deep", grid_of(t, g), threads, static_cast<uint32_t>(g.shared_bytes),
                    stream, static_cast<const uint32_t*>(operands.weight),
-                   static_cast<const T*>(operands.plain_weight), static_cast<const T*>(operands.source),
-                   operands.bias<T>(), static_cast<T*>(operands.result), shape, operands.finishing<T>());
+                   static_cast<const T*>(operands.source), operands.bias<T>(),
+                   static_cast<T*>(operands.result), shape, operands.finishing<T>());
   });
 }
 
@@ -55,7 +46,8 @@ void pack_precision(const Plan& plan, const Sweep& s, const void* weight, void* 
   const Geometry g = geometry_of(product, {lanes, 1, 1, false}, kBytes);
   matrix::PackShape shape = pack_shape_of(product, g, plan.packed_weight_bytes);
   shape.depth = static_cast<int>(s.source_channels);
-  shape.filter_row = filter_step(s), shape.filter_depth = channel_step(s);
+  shape.filter_row = (s.flipped ? 1 : s.source_channels) * s.taps();
+  shape.filter_depth = (s.flipped ? s.result_channels : 1) * s.taps();
   shape.taps = static_cast<int>(s.taps()), shape.flipped = s.flipped;
   shape.of_tap = divide_by(tap_channels(s, kBytes));
   launch_pack<Kind>("cuconv pack", shape, lanes, weight, packed, stream);

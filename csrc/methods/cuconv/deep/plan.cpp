@@ -12,14 +12,14 @@ namespace {
 
 // The source's elements, and the way from a tap to another with padding, are counted in 32 bits.
 bool is_countable(const Sweep& s) {
-  constexpr double kLimit = static_cast<double>(int64_t{1} << 31);
+  constexpr double kLimit = static_cast<double>(int64_t{1} << 30);
   const auto padded = [](int64_t source, int64_t result, int64_t stride, int64_t filter, int64_t dilation) {
     return static_cast<double>(std::max(source, (result - 1) * stride + (filter - 1) * dilation + 1));
   };
   const double plane = padded(s.source_height, s.result_height, s.stride_h, s.filter_height, s.dilation_h) *
                        padded(s.source_width, s.result_width, s.stride_w, s.filter_width, s.dilation_w);
   return static_cast<double>(s.batch * s.source_channels) * plane < kLimit &&
-         static_cast<double>(s.taps() * s.source_channels) < kLimit / 64;
+         static_cast<double>(s.taps() * s.source_channels) < kLimit / 32;
 }
 
 bool is_one(const ConvProblem& p, const Sweep& s, const DeviceTraits& device) {

@@ -18,13 +18,10 @@ void launch_precision(const Plan& plan, const ConvProblem& problem, const Pointe
   const Geometry g = geometry_of(product, t, element_size(problem.dtype));
   Shape shape = shape_of(product, t, g);
   shape.plane = divide_by(problem.in_height * problem.in_width);
-  shape.filter_row = gradient ? 1 : product.depth;
-  shape.filter_depth = gradient ? product.rows : 1;
   with_kernel<Kind, false>(t, [&](auto kernel, uint32_t threads) {
     launch_in_turn(kernel, "pointwise deep", grid_of(t, g), threads, static_cast<uint32_t>(g.shared_bytes),
                    pointers.packed_just_now ? stream.without_overlap() : stream,
                    static_cast<const uint32_t*>(pointers.packed_weight),
-                   static_cast<const T*>(pointers.weight),
                    static_cast<const T*>(gradient ? pointers.output_grad : pointers.input),
                    initial_bias<T>(problem, pointers), static_cast<T*>(pointers.result), shape,
                    finishing_of<T>(problem, pointers));

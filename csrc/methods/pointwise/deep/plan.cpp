@@ -12,7 +12,7 @@ bool is_one(const ConvProblem& p, const Product& product, const DeviceTraits& de
   return p.operation != Operation::weight_grad && (planes || are_pieces) && p.dtype != DType::float64 &&
          p.groups == 1 && product.same_pixels && matrix::has_units(device) &&
          product.columns <= deep::kMostPixels &&
-         product.columns * product.depth < int64_t{1} << 31;  // the source's elements are counted in 32 bits
+         product.columns * product.depth < int64_t{1} << 30;  // the source's elements are counted in 32 bits
 }
 
 }  // namespace
