@@ -256,12 +256,25 @@ def test_deep_products_are_of_few_pixels() -> None:
         assert not has_deep(layout=layout, groups=2)
     assert has_deep(channels=9, filters=3) and has_deep(channels=1, allow_tf32=True)
     assert not has_deep(channels=7)  # a sum of few products of parts has the error of one
-    for sizes in ({"channels": 10}, {"filters": 30}, {"channels": 4, "dtype": "bfloat16"}):
-        problem = problem_of(**({"layout": "channels_last"} | sizes))
-        with pytest.raises(
-            ValueError, match="at one group, 4096 pixels of output at most whose channels are"
-        ):
-            _planning.core().select(problem, _planning.device("h200"), "cuconv")
+
+
+@pytest.mark.parametrize(
+    ("problem", "device", "reason"),
+    [
+        ({"groups": 2}, "h200", "it takes one group"),
+        ({}, "rx7900", "it needs matrix units"),
+        ({"dtype": "float64"}, "h200", "it takes no float64"),
+        ({"filter": (1, 1)}, "h200", "is pointwise/deep's"),
+        ({"size": (65, 64)}, "a100", "few pixels: 4096 of the output"),
+        ({"channels": 7}, "h200", "exact float32 needs 8 channels"),
+        ({"channels": 10, "layout": "channels_last"}, "h200", "whole 16 bytes, and filters by four"),
+        ({"filters": 30, "layout": "channels_last"}, "h200", "whole 16 bytes, and filters by four"),
+        ({"channels": 4, "dtype": "bfloat16", "layout": "channels_last"}, "mi250", "whole 16 bytes"),
+    ],
+)
+def test_says_why_there_is_no_deep_product(problem: dict[str, Any], device: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _planning.core().select(problem_of(**problem), _planning.device(device), "cuconv/deep")
 
 
 def test_planes_of_the_tensor_kernel_have_channels() -> None:

@@ -18,8 +18,11 @@ void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::ve
 // Channels of the split precision: a sum of few products has the error of one, up to six times float32's.
 constexpr int64_t kFewestSplit = 8;
 
-// Why no plan of a candidate was made: its planes of partial sums pass the budget. "" for others.
-std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate);
+// Why no plan of a candidate was made: of deep the condition that fails, of others the layout, or that planes
+// of partial sums pass the budget; "" where it is none of these.
+std::string why_no_deep(const ConvProblem& problem, const DeviceTraits& device);
+std::string why_absent_on_gpu(const ConvProblem& problem, const DeviceTraits& device,
+                              const std::string& candidate);
 
 // Whether planes of sums keep to the workspace limit, and what adding them up takes.
 bool within_budget(const Sweep& s, int64_t planes, DType dtype);

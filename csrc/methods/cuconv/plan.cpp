@@ -56,10 +56,7 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   }
   if (has_gpu_plan(problem, device)) return Support::yes();
   if (problem.layout != Layout::nchw) {
-    return Support::no(
-        "it needs the layout nchw, or else matrix units and, at one group, 4096 pixels of output at most "
-        "whose "
-        "channels are of 16 bytes");
+    return Support::no("it needs the layout nchw, but for cuconv/deep: " + why_no_deep(problem, device));
   }
   return Support::no("no tiling has fewer than 2^31 blocks and fits shared memory");
 }
@@ -72,7 +69,7 @@ std::vector<Plan> candidates(const ConvProblem& problem, const DeviceTraits& dev
 }
 
 std::string why_absent(const ConvProblem& problem, const DeviceTraits& device, const std::string& candidate) {
-  return device.backend == Backend::cpu ? "" : why_absent_on_gpu(problem, candidate);
+  return device.backend == Backend::cpu ? "" : why_absent_on_gpu(problem, device, candidate);
 }
 
 }  // namespace

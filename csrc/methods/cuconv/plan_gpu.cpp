@@ -242,9 +242,11 @@ bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device) {
   append_gpu(problem, device, plans);
   return !plans.empty();
 }
-std::string why_absent_on_gpu(const ConvProblem& problem, const std::string& candidate) {
+std::string why_absent_on_gpu(const ConvProblem& problem, const DeviceTraits& device,
+                              const std::string& candidate) {
+  if (candidate == "deep") return why_no_deep(problem, device);
   const bool by_taps = candidate == "two_stage" || candidate == "two_stage_blocked";
-  if (problem.layout != Layout::nchw && candidate != "deep") {
+  if (problem.layout != Layout::nchw) {
     return "it needs the layout nchw: its coalesced accesses run along rows";
   }
   if (!by_taps && candidate != "split") return "";

@@ -22,24 +22,36 @@ bool is_countable(const Sweep& s) {
          static_cast<double>(s.taps() * s.source_channels) < kLimit / 32;
 }
 
-bool is_one(const ConvProblem& p, const Sweep& s, const DeviceTraits& device) {
-  const bool are_pieces = s.source_channels % (deep::kPieceBytes / element_size(p.dtype)) == 0;
-  const bool fits = deep::has_planes(p) || (are_pieces && s.result_channels % 4 == 0);
-  return p.groups == 1 && p.dtype != DType::float64 && !s.transposed && !s.is_flat() && fits &&
-         matrix::has_units(device) && s.batch * s.result_plane() <= deep::kMostPixels && is_countable(s);
-}
-
 }  // namespace
 
+std::string why_no_deep(const ConvProblem& p, const DeviceTraits& device) {
+  const Sweep s = sweep_of(p);
+  const bool are_pieces = s.source_channels % (deep::kPieceBytes / element_size(p.dtype)) == 0;
+  if (!matrix::has_units(device)) return "it needs matrix units: NVIDIA's since sm_80, AMD's CDNA 2 and 3";
+  if (p.dtype == DType::float64) return "it takes no float64";
+  if (p.groups != 1) return "it takes one group";
+  if (s.is_flat()) return "a filter of one tap at the pixel itself is pointwise/deep's";
+  if (s.batch * s.result_plane() > deep::kMostPixels) {
+    return "it is for few pixels: " + std::to_string(deep::kMostPixels) + " of the output, over the batch";
+  }
+  if (!deep::has_planes(p) && !(are_pieces && s.result_channels % 4 == 0)) {
+    return "in channels_last it needs channels that are whole 16 bytes, and filters by four";
+  }
+  if (matrix::precision_of(p, device) == matrix::kSplit && s.source_channels < kFewestSplit) {
+    return "exact float32 needs " + std::to_string(kFewestSplit) +
+           " channels: sums of fewer have the error of one product";
+  }
+  return is_countable(s) ? "" : "the elements of the padded input must be below 2^30";
+}
+
 void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans) {
-  const Sweep s = sweep_of(problem);
-  const bool split = matrix::precision_of(problem, device) == matrix::kSplit;
-  if (!is_one(problem, s, device) || (split && s.source_channels < kFewestSplit)) return;
+  if (!why_no_deep(problem, device).empty()) return;
   Plan plan;
   plan.candidate = "deep";
   plan.kernel = kDeep;
   plan.packing = "32 filters by taps, for " + std::to_string(device.lanes) + " lanes";
-  deep::append_plans(problem, device, deep::product_of(s, element_size(problem.dtype)), true, plan, plans);
+  const matrix::Product product = deep::product_of(sweep_of(problem), element_size(problem.dtype));
+  deep::append_plans(problem, device, product, true, plan, plans);
 }
 
 }  // namespace convx::cuconv
