@@ -24,7 +24,7 @@ struct Ending {
   }
 
   // The two parts of an infinity, or of a number that rounds to one, are not numbers: such sums are made
-  // again from the operands as they stand.
+  // again from the operands as they stand, filters but for a last digit (against_dropped_digits).
   CONVX_DEVICE float exact_sum(int filter, uint32_t pixel) const {
     if constexpr (Taps) {
       const Window& window = shape.window;
