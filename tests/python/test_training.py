@@ -82,12 +82,11 @@ def distance(some: list[Tensor], exact: list[Tensor]) -> float:
     return math.sqrt(squares / sum(float(b.square().sum()) for b in exact))
 
 
-def own_distance(model: nn.Module, x: Tensor, autocast: bool, exact: list[Tensor]) -> float:
-    """torch's own error; in float32 the largest of four, the weights as they are and three times rounded by
-    chance: units that are nearly zero open or not as luck has it, and densenet's errors reach from 2e-4 to
-    7e-3."""
+def own_distance(model: nn.Module, x: Tensor, autocast: bool, exact: list[Tensor], by_chance: bool) -> float:
+    """torch's own error, or where that is chance the largest of four: of the weights as they are, and three
+    times rounded by chance. Units that are nearly zero open or not as luck has it."""
     errors = [distance(gradients(copy.deepcopy(model), x, autocast), exact)]
-    for seed in range(3 if x.dtype == torch.float32 and not autocast else 0):
+    for seed in range(3 if by_chance else 0):
         rounded, chance = copy.deepcopy(model), torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for parameter in rounded.parameters():
@@ -105,7 +104,9 @@ def test_a_step(name: str, device: str, layout: str, precision: str) -> None:
         model, x = model.bfloat16(), x.bfloat16()
     autocast = precision == "autocast"
     exact = gradients(copy.deepcopy(model).double(), x.double())
-    own = own_distance(model, x, autocast, exact)
+    # densenet's errors in float32 reach from 2e-4 to 7e-3.
+    by_chance = name == "timm/densenet121" and precision == "float32"
+    own = own_distance(model, x, autocast, exact, by_chance)
     assert not convx.convert_(model).left
     assert distance(gradients(model, x, autocast), exact) <= max(2 * own, 1e-5)
 

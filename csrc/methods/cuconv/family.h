@@ -15,6 +15,9 @@ void append_cpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
 void append_tensor(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 void append_deep(const ConvProblem& problem, const DeviceTraits& device, std::vector<Plan>& plans);
 
+// Of all kernels but deep's.
+constexpr const char* kNeedsPlanes = "it needs the layout nchw: its coalesced accesses run along rows";
+
 // Channels of the split precision: a sum of few products has the error of one, up to six times float32's.
 constexpr int64_t kFewestSplit = 8;
 

@@ -35,9 +35,7 @@ Support fits(const Sweep& s) {
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (const Support epilogue = supports_epilogue(problem, device); !epilogue.ok) return epilogue;
   if (problem.batch == 0) return Support::no("the batch is empty");
-  if (problem.layout != Layout::nchw && device.backend == Backend::cpu) {
-    return Support::no("it needs the layout nchw: its coalesced accesses run along rows");
-  }
+  if (problem.layout != Layout::nchw && device.backend == Backend::cpu) return Support::no(kNeedsPlanes);
   if (problem.operation == Operation::weight_grad)
     return Support::no("it computes forward and input_grad, not weight_grad");
   if (problem.operation == Operation::input_grad && (problem.stride_h != 1 || problem.stride_w != 1)) {

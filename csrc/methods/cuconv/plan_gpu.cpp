@@ -235,20 +235,19 @@ void append_gpu(const ConvProblem& problem, const DeviceTraits& device, std::vec
 }
 
 bool has_gpu_plan(const ConvProblem& problem, const DeviceTraits& device) {
+  if (problem.layout != Layout::nchw) return why_no_deep(problem, device).empty();
   const auto enough = [](const Shape&, const Tiling&, const Geometry&) { return true; };
-  const bool planes = problem.layout == Layout::nchw;
-  if (planes && for_each_tiling(problem, device, sweep_of(problem), 1, false, enough)) return true;
+  if (for_each_tiling(problem, device, sweep_of(problem), 1, false, enough)) return true;
   std::vector<Plan> plans;
   append_gpu(problem, device, plans);
   return !plans.empty();
 }
+
 std::string why_absent_on_gpu(const ConvProblem& problem, const DeviceTraits& device,
                               const std::string& candidate) {
   if (candidate == "deep") return why_no_deep(problem, device);
+  if (problem.layout != Layout::nchw) return kNeedsPlanes;
   const bool by_taps = candidate == "two_stage" || candidate == "two_stage_blocked";
-  if (problem.layout != Layout::nchw) {
-    return "it needs the layout nchw: its coalesced accesses run along rows";
-  }
   if (!by_taps && candidate != "split") return "";
   const Sweep s = sweep_of(problem);
   const int64_t planes = by_taps ? s.taps() : kPlanes[0];

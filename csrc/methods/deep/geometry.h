@@ -37,6 +37,11 @@ inline bool has_planes(const ConvProblem& p) {
   return p.layout == Layout::nchw && (p.in_height * p.in_width != 1 || p.out_height * p.out_width != 1);
 }
 
+// Whether lanes can read pixels and write quads of filters: of planes any, of rows of channels whole pieces.
+inline bool has_whole_pieces(const ConvProblem& p, int64_t channels, int64_t filters) {
+  return has_planes(p) || (channels % (kPieceBytes / element_size(p.dtype)) == 0 && filters % 4 == 0);
+}
+
 struct Geometry {
   int64_t step_pairs, pairs;         // of the depth, of the filters
   int64_t pixels, columns;           // of a block; blocks that share out the pixels

@@ -38,8 +38,7 @@ class Warp {
         packed_(packed + static_cast<int64_t>(pair) * 2 * tile_words() + first * 256 + lane * Cell::kWordsA),
         source_(source),
         lane_(lane),
-        filters_left_(end - first),
-        pixels_left_(end - first),
+        left_(end - first),
         piece_(first * Cell::kSlots + Cell::slot(lane)) {
     CONVX_UNROLL
     for (int i = 0; i < 2 * Fragments * 4; ++i) sum_[i / (Fragments * 4)][i / 4 % Fragments][i % 4] = 0;
@@ -50,9 +49,9 @@ class Warp {
     CONVX_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int row = i / 2, half = i % 2;
-      load_if(filters_left_ > 0, packed_ + row * tile_words() + half * 128, filter_[slot][row][half]);
+      load_if(left_ > 0, packed_ + row * tile_words() + half * 128, filter_[slot][row][half]);
     }
-    packed_ += 256, --filters_left_;
+    packed_ += 256;
   }
 
   // Those that come later, a cache line a lane: they may be in memory still.
@@ -60,7 +59,7 @@ class Warp {
     constexpr int kLineWords = 32, kHalfLines = 256 / kLineWords, kLines = 2 * kHalfLines;  // of a step pair
     const uint32_t* const from = packed_ - lane_ * Cell::kWordsA + lane_ / kHalfLines % 2 * tile_words() +
                                  lane_ % kHalfLines * kLineWords;
-    for (int i = lane_ / kLines; i < filters_left_; i += Lanes / kLines) prefetch_to_l2(from + i * 256);
+    for (int i = lane_ / kLines; i < left_ - kAtOnce; i += Lanes / kLines) prefetch_to_l2(from + i * 256);
   }
 
   // Where the lane's pixels are, and the first piece of their depth.
@@ -96,7 +95,7 @@ class Warp {
   }
 
   CONVX_DEVICE void fetch_pixels(int slot) {
-    const bool is_one = pixels_left_ > 0;
+    const bool is_one = left_ > 0;
     const int channel = piece_ * kNear;
     CONVX_UNROLL
     for (int f = 0; f < kPlaces; ++f) {
@@ -110,7 +109,7 @@ class Warp {
         load_if(exists, from, pixel_[slot][f].element);
       }
     }
-    --pixels_left_;
+    --left_;
     advance();
   }
 
@@ -285,7 +284,7 @@ class Warp {
   const Shape& shape_;
   const uint32_t* packed_;
   const T* source_;
-  int lane_, filters_left_, pixels_left_;
+  int lane_, left_;  // step pairs whose pixels are not fetched
   // Of the next pixels: the piece, of their tap where there are taps, and where it is from each place.
   int piece_, shift_ = 0, place_[kPlaces];
   bool exists_[kPlaces];

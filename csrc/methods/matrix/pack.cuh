@@ -16,8 +16,8 @@ struct PackShape {
   int rows, depth, steps, m_tiles;
   int64_t filter_row, filter_depth;
   int taps = 1;
-  bool flipped = false;  // from the last tap to the first
-  FastDivide of_tap = divide_by(int64_t{1} << 30);
+  bool flipped = false;                             // from the last tap to the first
+  FastDivide of_tap = divide_by(int64_t{1} << 30);  // more than there are: one tap's
 };
 
 // Order: which filter a row of a fragment holds, and which channel each value of a slot.

@@ -26,7 +26,6 @@ bool is_countable(const Sweep& s) {
 
 std::string why_no_deep(const ConvProblem& p, const DeviceTraits& device) {
   const Sweep s = sweep_of(p);
-  const bool are_pieces = s.source_channels % (deep::kPieceBytes / element_size(p.dtype)) == 0;
   if (!matrix::has_units(device)) return "it needs matrix units: NVIDIA's since sm_80, AMD's CDNA 2 and 3";
   if (p.dtype == DType::float64) return "it takes no float64";
   if (p.groups != 1) return "it takes one group";
@@ -34,7 +33,7 @@ std::string why_no_deep(const ConvProblem& p, const DeviceTraits& device) {
   if (s.batch * s.result_plane() > deep::kMostPixels) {
     return "it is for few pixels: " + std::to_string(deep::kMostPixels) + " of the output, over the batch";
   }
-  if (!deep::has_planes(p) && !(are_pieces && s.result_channels % 4 == 0)) {
+  if (!deep::has_whole_pieces(p, s.source_channels, s.result_channels)) {
     return "in channels_last it needs channels that are whole 16 bytes, and filters by four";
   }
   if (matrix::precision_of(p, device) == matrix::kSplit && s.source_channels < kFewestSplit) {

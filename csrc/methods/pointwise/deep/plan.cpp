@@ -7,10 +7,8 @@ namespace convx::pointwise {
 namespace {
 
 bool is_one(const ConvProblem& p, const Product& product, const DeviceTraits& device) {
-  const bool planes = deep::has_planes(p);
-  const bool are_pieces = product.depth % (16 / element_size(p.dtype)) == 0 && product.rows % 4 == 0;
-  return p.operation != Operation::weight_grad && (planes || are_pieces) && p.dtype != DType::float64 &&
-         p.groups == 1 && product.same_pixels && matrix::has_units(device) &&
+  return p.operation != Operation::weight_grad && deep::has_whole_pieces(p, product.depth, product.rows) &&
+         p.dtype != DType::float64 && p.groups == 1 && product.same_pixels && matrix::has_units(device) &&
          product.columns <= deep::kMostPixels &&
          product.columns * product.depth < int64_t{1} << 30;  // the source's elements are counted in 32 bits
 }
