@@ -85,7 +85,8 @@ def filters(model: Module) -> dict[Module, list[str]]:
 @contextmanager
 def _evaluating(model: Module) -> Iterator[None]:
     flags = [(module, module.training) for module in model.modules()]
-    model.eval()
+    if any(training for _, training in flags):  # eval() lets layers forget the filters that they have packed
+        model.eval()
     try:
         with torch.no_grad():
             yield

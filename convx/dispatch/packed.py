@@ -37,6 +37,7 @@ _MISSING: Any = object()
 
 class _Promise(threading.local):
     constant = False  # what this thread captures meets filters that nobody will change
+    held: list[Tensor] | None = None  # the packed copies that it has met; None where layers hold them
 
 
 _promise = _Promise()
@@ -69,6 +70,19 @@ def constant_filters() -> Iterator[None]:
         yield
     finally:
         _promise.constant = before
+
+
+@contextmanager
+def filters_of_graph() -> Iterator[list[Tensor]]:
+    """constant_filters() whose graph is to hold what it reads: the list gets the packed copies that a capture
+    meets, which live as long as somebody has the list, and not as long as the layers."""
+    held: list[Tensor] = []
+    before, _promise.held = _promise.held, held
+    try:
+        with constant_filters():
+            yield held
+    finally:
+        _promise.held = before
 
 
 def are_filters_constant() -> bool:
@@ -193,7 +207,7 @@ class PackedFilters:
         )  # of the layer: csrc/front/layer.h
         self.keeps = True  # else calls pack for themselves: a layer's in training mode
         self._snapshot: _Snapshot | None = None
-        self._captured: list[Tensor] = []  # what graphs read, which nobody else may be given the memory of
+        self._captured: list[Tensor] = []  # what graphs of others read, of which nobody knows when they end
 
     def __reduce__(self) -> tuple[type[PackedFilters], tuple[()]]:
         return PackedFilters, ()
@@ -254,8 +268,10 @@ class PackedFilters:
         return packed
 
     def _for_graph(self, snapshot: _Snapshot | None, key: Any) -> Tensor | None:
-        """What is kept, from now on for good; None where nothing is: what a graph packs is the graph's."""
+        """What is kept, as long as the graph from now on; None where nothing is: what a graph packs is its
+        own."""
         kept = None if snapshot is None else snapshot.packed.get(key)
-        if kept is not None and all(kept is not each for each in self._captured):
-            self._captured.append(kept)
+        held = self._captured if _promise.held is None else _promise.held
+        if kept is not None and all(kept is not each for each in held):
+            held.append(kept)
         return kept

@@ -59,15 +59,19 @@ class CudaGraphs:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.forget()
+        self._begin()
 
     def forget(self) -> None:
-        """After weights have been replaced by other tensors."""
+        """After weights have been moved."""
+        if self._captured:
+            torch.cuda.synchronize()  # before memory of a graph that still runs is given back
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._captured: OrderedDict[Any, _Captured] = OrderedDict()
         self._pool: Any = None
-        self._weights: list[Tensor] = []
-        self._state: int | None = None  # of the weights
+        self._weights: _Weights | None = None  # when the graphs were captured
         self._stream: torch.cuda.Stream | None = None  # of the last call
         self._stream_key: tuple[int | None, int] | None = None
 
@@ -116,7 +120,7 @@ class CudaGraphs:
         self, key: Any, prepare: Callable[[Sequence[Tensor]], Prepared], tensors: Sequence[Tensor]
     ) -> _Captured:
         while len(self._captured) >= self.most:
-            torch.cuda.synchronize()  # before memory of a graph that still runs is given back
+            torch.cuda.synchronize()  # as in forget
             self._captured.popitem(last=False)
         if not self._captured:  # a pool that no graph has any more can't be captured into
             self._pool = torch.cuda.graph_pool_handle()
@@ -126,16 +130,52 @@ class CudaGraphs:
         return graph
 
     def _check_weights(self, model: nn.Module) -> None:
-        """Graphs hold the filters that were packed for them: weights that were written to need new ones."""
-        if not self._weights:
-            # Of those that were made in inference mode nobody counts writes.
-            every = (*model.parameters(), *model.buffers())
-            self._weights = [each for each in every if version_of(each) is not None]
-        state = state_of(self._weights)
-        if state != self._state:
+        """Graphs hold the filters that were packed for them: weights that were written to, or are others by
+        now, need new ones."""
+        if self._weights is not None and self._weights.are_as_they_were():
+            return
+        if self._captured:
             torch.cuda.synchronize()
             self._captured.clear()
-            self._state = state
+        self._weights = _Weights(model)
+
+
+_Table = dict[str, Tensor | None]
+
+
+class _Weights:
+    """What the modules of a model have, as it is now."""
+
+    def __init__(self, model: nn.Module) -> None:
+        of_modules = ((each._parameters, each._buffers) for each in model.modules())
+        tables: list[_Table] = [table for pair in of_modules for table in pair if table]  # type: ignore[misc]
+        self._held = [tensor for table in tables for tensor in table.values()]  # no other takes their places
+        self._watched: list[Tensor | _Table] = []
+        self._places: list[tuple[_Table, dict[str, Any]]] = []
+        for table in tables:
+            held = [each for each in table.values() if each is not None]
+            counted = [each for each in held if version_of(each) is not None]
+            if len(counted) == len(held):
+                self._watched.append(table)
+            else:  # nobody counts writes to what was made in inference mode
+                self._watched += counted
+                self._places.append((table, _places(table)))
+        self._state = state_of(self._watched)
+
+    def are_as_they_were(self) -> bool:
+        try:
+            if state_of(self._watched) != self._state:
+                return False
+        except RuntimeError:  # one of now was made in inference mode
+            return False
+        return all(_places(table) == before for table, before in self._places)
+
+
+def _places(table: _Table) -> dict[str, Any]:
+    return {
+        name: each if each is None else (id(each), each.data_ptr(), each.requires_grad)
+        for name, each in table.items()
+    }
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from convx.dispatch.packed import constant_filters
+from convx.dispatch.packed import filters_of_graph
 
 Call = Callable[[int], Any]
 """Runs once on one of the rotated sets of operands, and returns its result."""
@@ -57,11 +57,11 @@ _WARM_UP = 2  # calls before a capture: cuDNN's choices, packed filters
 
 
 def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
-    """A call as the replay of a CUDA graph, with constant filters; its result is there until the next. Other
-    threads may go on meanwhile."""
+    """A call as the replay of a CUDA graph, with constant filters, which it holds; its result is there until
+    the next. Other threads may go on meanwhile."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), constant_filters():
+    with torch.cuda.stream(side), filters_of_graph() as filters:
         for _ in range(_WARM_UP):
             call()
         graph = torch.cuda.CUDAGraph()
@@ -69,7 +69,7 @@ def captured(call: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
             result = call()
     torch.cuda.current_stream().wait_stream(side)
 
-    def replay() -> Any:
+    def replay(_: list[torch.Tensor] = filters) -> Any:
         graph.replay()
         return result
 

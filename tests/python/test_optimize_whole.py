@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from optimized import LAYOUTS, Model, block, fused_is_the_fastest, image, optimized_agrees
+from optimized import (
+    LAYOUTS,
+    WEIGHT_CHANGES,
+    Model,
+    block,
+    fused_is_the_fastest,
+    image,
+    optimized_agrees,
+)
 from torch import Tensor, nn
 
 import convx
@@ -99,22 +107,7 @@ def test_results_that_are_images() -> None:
             assert {result.stride() for result in results} == {model(x).stride()}
 
 
-CHANGES: dict[str, Callable[[Any], object]] = {
-    "written to": lambda layer: layer.weight.mul_(2),
-    "other memory": lambda layer: setattr(layer.weight, "data", layer.weight * 2),
-    "another tensor": lambda layer: setattr(layer, "weight", nn.Parameter(layer.weight * 2)),
-    "of inference mode": lambda layer: setattr(layer, "weight", _doubled(layer.weight)),
-    "to have a gradient": lambda layer: layer.weight.mul_(2).requires_grad_(True),
-    "no bias": lambda layer: setattr(layer, "bias", None),
-}
-
-
-def _doubled(weight: Tensor) -> nn.Parameter:
-    with torch.inference_mode():
-        return nn.Parameter(weight * 2, requires_grad=False)
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("change", WEIGHT_CHANGES.values(), ids=WEIGHT_CHANGES)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_weights_that_change(place: int, change: Callable[[Any], object]) -> None:
     optimized, x = _optimized(), image()

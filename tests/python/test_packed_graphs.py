@@ -9,7 +9,7 @@ import torch
 from packed_layers import add_in_place, expected_of, packed_input, packed_layer
 
 import convx
-from convx.dispatch.packed import PackedFilters
+from convx.dispatch.packed import PackedFilters, filters_of_graph
 
 
 @pytest.mark.gpu
@@ -88,6 +88,22 @@ def test_what_a_graph_reads_outlives_the_weights_version(monkeypatch: pytest.Mon
     assert kept() is not None
     layer._packed = PackedFilters()
     assert kept() is None, "nobody reads it any more"
+
+
+@torch.no_grad()
+def test_what_a_graph_holds_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer, x = _Graph(monkeypatch), packed_layer(), packed_input()
+    kept = weakref.ref(layer._packed.of(*_arguments(layer, x)))
+    graph.captures = True
+    with filters_of_graph() as held, convx.constant_filters():
+        for _ in range(2):
+            assert layer._packed.of(*_arguments(layer, x)) is kept()
+    assert len(held) == 1 and held[0] is kept()
+    assert layer._packed.of(*_arguments(layer, x)) is None, "the promise has ended"
+    layer._packed.forget()
+    assert kept() is not None
+    held.clear()
+    assert kept() is None, "the layer holds what its graph has held"
 
 
 @torch.no_grad()

@@ -23,6 +23,20 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": lambda: nn.GELU(),
 }
 
+WEIGHT_CHANGES: dict[str, Callable[[Any], object]] = {
+    "written to": lambda layer: layer.weight.mul_(2),
+    "other memory": lambda layer: setattr(layer.weight, "data", layer.weight * 2),
+    "another tensor": lambda layer: setattr(layer, "weight", nn.Parameter(layer.weight * 2)),
+    "of inference mode": lambda layer: setattr(layer, "weight", _doubled(layer.weight)),
+    "to have a gradient": lambda layer: layer.weight.mul_(2).requires_grad_(True),
+    "no bias": lambda layer: setattr(layer, "bias", None),
+}
+
+
+def _doubled(weight: Tensor) -> nn.Parameter:
+    with torch.inference_mode():
+        return nn.Parameter(weight * 2, requires_grad=False)
+
 
 @pytest.fixture(autouse=True)
 def fused_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
