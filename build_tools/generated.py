@@ -30,6 +30,7 @@ LAUNCHERS = {
     "cuconv/deep": ("tf32", "split", "float16", "bfloat16"),
     "cuconv/tensor": ("tf32", "split", "float16", "bfloat16"),
     "cuconv/tile": _REAL,
+    "depthwise/banded": ("float16", "bfloat16"),
     "depthwise/channels": _SINGLE,
     "depthwise/channels_rolling": _SINGLE,
     "depthwise/channels_weight": _SINGLE,

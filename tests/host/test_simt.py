@@ -59,6 +59,11 @@ def driver(request: pytest.FixtureRequest) -> Path:
     return programs.build([request.param]) / str(request.param)
 
 
+def skip_without_matrix_units(driver: Path, device: str) -> None:
+    if driver.name == "banded" and device == "rx7900":
+        pytest.skip("its kernels are for matrix units, which RDNA has not")
+
+
 def covering_lines(
     tables: tuple[problems.Values, ...], device: str, most_common: float = math.inf
 ) -> list[str]:
@@ -66,7 +71,7 @@ def covering_lines(
     common ones with so many products at most."""
     lines: list[str] = []
     for values in tables:
-        most = most_common if values is problems.COMMON else math.inf
+        most = math.inf if values in (problems.SMALL_PLANES, problems.GENERAL) else most_common
         for operation in problems.OPERATIONS:
             for layout in problems.LAYOUTS:
                 rows = problems.covering(values, seed=len(lines), most_products=most)
@@ -80,9 +85,12 @@ def covering_lines(
 @pytest.mark.parametrize("device", DEVICES)
 def test_kernels_are_exact(driver: Path, device: str) -> None:
     """Every candidate of every covering problem gives the float64 reference's result."""
+    skip_without_matrix_units(driver, device)
     # The family that runs them all spent half of its time on those where every property is large at once.
-    most = problems.MOST_PRODUCTS if driver.name == "direct" else math.inf
+    most = problems.MOST_PRODUCTS if driver.name in ("direct", "banded") else math.inf
     lines = covering_lines((problems.COMMON, problems.SMALL_PLANES, problems.GENERAL), device, most)
+    if driver.name == "banded":
+        lines += covering_lines((problems.LARGE_FILTERS,), device, problems.MOST_PRODUCTS / 2)
     output = run_all(driver, lines)
     assert output.count("\nRUN ") >= 5, "this family ran hardly any of the problems"
 
@@ -90,8 +98,10 @@ def test_kernels_are_exact(driver: Path, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_order_of_threads_does_not_matter(driver: Path, device: str) -> None:
     """One problem of each operation and layout, in every order of lanes, warps and blocks."""
-    row = {"dtype": "float32", "filter": (5, 5), "stride": (1, 1), "padding": "same"}
-    row |= {"channels": 24, "batch": 3, "epilogue": "bias"}
+    skip_without_matrix_units(driver, device)
+    dtype, channels = ("bfloat16", 9) if driver.name == "banded" else ("float32", 24)
+    row = {"dtype": dtype, "filter": (5, 5), "stride": (1, 1), "padding": "same"}
+    row |= {"channels": channels, "batch": 3, "epilogue": "bias"}
     lines = [
         problems.line(row | {"size": size}, operation, layout, device, ",".join(ORDERS))
         for size in ((17, 40), (14, 14))
@@ -134,11 +144,12 @@ def any_problem(draw: st.DrawFn) -> str:
 def problem_of_its_own(draw: st.DrawFn, family: str) -> str:
     """A line for a driver, such as the family is there for."""
     size = draw(st.sampled_from([(7, 7), (14, 14)])) if family.startswith("plane") else (14, 16)
-    rolling, published = family == "channels_rolling", family == "shared_rows"
+    rolling, published, banded = (family == name for name in ("channels_rolling", "shared_rows", "banded"))
     filter = draw(st.sampled_from([(7, 7) if rolling else (3, 3), (5, 5)]))
+    dtypes = [*([] if banded else ["float32"]), *([] if published else ["bfloat16", "float16"])]
     row: dict[str, Any] = {
-        "dtype": draw(st.sampled_from(["float32", *([] if published else ["bfloat16", "float16"])])),
-        "filter": filter,
+        "dtype": draw(st.sampled_from(dtypes)),
+        "filter": (5, 5) if banded else filter,
         "stride": (1, 1),
         "padding": "same",
         "size": size,

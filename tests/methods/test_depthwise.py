@@ -62,6 +62,14 @@ SHAPES = [
             ((15, 18), (4, 4, 3, 3)),
         )
     ),
+    *(
+        Case(batch=2, channels=channels, height=height, width=35, filter=filter, padding=padding)
+        for channels, height, filter, padding in (
+            (16, 18, (13, 13), (6, 6, 6, 6)),
+            (9, 33, (31, 31), (15, 15, 15, 15)),
+            (8, 17, (5, 32), (0, 4, 16, 15)),
+        )
+    ),
     Case(channels=2, height=16, width=1, filter=(5, 5), padding=(2, 2, 2, 2)),
     Case(channels=2, height=9, width=3, filter=(7, 7), padding=(3, 3, 3, 3)),
     Case(height=14, width=17, filter=(5, 5), padding=(2, 2, 2, 2), stride=(2, 2)),
@@ -179,25 +187,38 @@ def test_unusual_strides(operation: str, device: str) -> None:
         check(operation, case, torch.float32, device, False, tensors)
 
 
+# What is multiplied one by one, and what matrix units take.
+KINDS = {
+    "3x3 float32": (torch.float32, Case(channels=24), 1e-4),
+    "9x9 bfloat16": (torch.bfloat16, Case(channels=24, filter=(9, 9), padding=(4, 4, 4, 4)), 2e-2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_not_a_number_and_infinity_stay_where_they_belong(operation: str, device: str) -> None:
-    case = Case(batch=1, channels=3, height=9, width=12)
+def test_not_a_number_and_infinity_stay_where_they_belong(operation: str, kind: str, device: str) -> None:
+    dtype, case, tolerance = KINDS[kind]
+    case = case.with_(batch=1, height=9, width=12)
     for channels_last in (False, True):
-        tensors = make(case, torch.float32, device, channels_last)
+        tensors = make(case, dtype, device, channels_last)
+        tensors.input[0, 1, 4, 5] = tensors.output_grad[0, 1, 4, 5] = 0
+        exact = reference(operation, case, tensors).to(device, dtype)
         tensors.input[0, 1, 4, 5], tensors.output_grad[0, 1, 4, 5] = float("nan"), float("inf")
-        own = torch_result(operation, case, tensors)
+        finite = torch.isfinite(torch_result(operation, case, tensors))
+        most = tolerance * float(exact[finite].abs().max())
         for algorithm in algorithms(operation, case, tensors):
             result = operation_result(operation, case, tensors, algorithm)
-            finite = torch.isfinite(own)
             assert torch.equal(torch.isfinite(result), finite), algorithm
-            torch.testing.assert_close(result[finite], own[finite], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(result[finite], exact[finite], rtol=0, atol=most)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_bit_for_bit_repeatable(operation: str, device: str) -> None:
-    case = Case(batch=5, channels=24, height=30, width=31)
+def test_bit_for_bit_repeatable(operation: str, kind: str, device: str) -> None:
+    dtype, case, _ = KINDS[kind]
+    case = case.with_(batch=5, height=30, width=31)
     for channels_last in (False, True):
-        tensors = make(case, torch.float32, device, channels_last)
+        tensors = make(case, dtype, device, channels_last)
         for algorithm in algorithms(operation, case, tensors):
             if algorithm in ("auto", "native"):
                 continue  # torch's own need not be

@@ -27,6 +27,8 @@ void launch_gpu(const Plan& plan, const ConvProblem& problem, const Pointers& po
       return launch_channels_weight(plan, problem, pointers, stream);
     case kSharedRows:
       return launch_shared_rows(plan, problem, pointers, stream);
+    case kBanded:
+      return launch_banded(plan, problem, pointers, stream);
   }
   throw std::logic_error("convx: no depthwise GPU kernel for " + describe(plan));
 }

@@ -21,6 +21,7 @@ const Families& families(Backend backend) {
                                &plane_weight_family,
                                &channels_weight_family,
                                &shared_rows_family,
+                               &banded_family,
                                &direct_family};
   return backend == Backend::cpu ? cpu : gpu;
 }

@@ -45,6 +45,18 @@ SMALL_PLANES: Values = {
     "epilogue": ["", "bias", "bias relu6", "bias silu", "scale bias residual relu", "bias silu residual"],
 }
 
+# Filters that matrix units take, in regions of 16 by 16 results; nothing for those who have float32 alone.
+LARGE_FILTERS: Values = {
+    "dtype": ["bfloat16", "float16"],
+    "filter": [(5, 5), (13, 13), (31, 31), (9, 17), (32, 6), (5, 32)],
+    "stride": [(1, 1)],
+    "padding": ["same", "none", "ragged"],
+    "size": [(7, 7), (16, 16), (33, 17), (35, 70), (1, 40)],
+    "channels": [1, 3, 8, 12],
+    "batch": [1, 2, 5],
+    "epilogue": ["", "bias", "bias relu", "scale bias residual relu", "residual silu", "bias gelu residual"],
+}
+
 # What convolutions may be beside.
 GENERAL: Values = {
     "dtype": ["float32", "bfloat16", "float16", "float64"],
