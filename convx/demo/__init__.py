@@ -1,4 +1,4 @@
-"""The main job: real networks on a real photo, native beside converted. `python -m convx demo`."""
+"""The main job: real networks on a real photo: optimized, native and converted. `python -m convx demo`."""
 
 from __future__ import annotations
 

@@ -20,12 +20,14 @@ from convx.demo import networks
 from convx.demo.compare import LAYOUTS, NetworkResult, examine, steps
 from convx.demo.photo_filters import FilterResult, filter_photo
 from convx.demo.report import page
+from convx.demo.tables import print_filters, print_networks
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m convx demo",
-        description="Runs networks on a photo, native and with their layers converted, and writes a report.",
+        description="Runs networks on a photo, optimized, native and with their layers converted, and writes "
+        "a report.",
     )
     parser.add_argument("--output", type=Path, default=Path("convx-report"), help="folder of the report")
     parser.add_argument(
@@ -35,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
     parser.add_argument("--batch", type=int, help="images at once (default: 1 on a CPU, 32 on a GPU)")
     parser.add_argument("--layout", choices=LAYOUTS, default="nchw", help="layout of the layer-by-layer part")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repetitions, and optimized by predictions"
+    )
     return parser
 
 
@@ -83,14 +87,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         rounds = 3 if options.quick else 15
         for name, model in models.items():
             title = networks.NETWORKS.get(name, name)
-            result = examine(title, model, batch, options.layout, rounds, progress)
+            result = examine(title, model, batch, options.layout, rounds, progress, tune=not options.quick)
             if options.weights is None:
                 result.top_classes.clear()  # random weights have no opinion
             results.append(result)
         filtered = filter_photo(image, device, rounds)
         progress("filters on the photo")
-    _print(results)
-    _print_filters(filtered)
+    print_networks(results)
+    print_filters(filtered)
     seconds = time.monotonic() - begin
     _write(options.output, results, filtered, image, _facts(device, options, seconds))
     print(f"\nReport: {(options.output / 'report.html').resolve()}   ({seconds:.0f} s)")
@@ -106,42 +110,6 @@ def _best_device() -> str:
         return "cuda"
     print(f"There is a GPU, but convx has no kernels for it: {library.reason}\nGoing on with the CPU.")
     return "cpu"
-
-
-def _print(results: list[NetworkResult]) -> None:
-    for result in results:
-        print(f"\n{result.title}\n{'layer':<28}{'native us':>12}{'convx us':>12}{'faster':>9}  method")
-        for layer in result.layers:
-            if layer.converted:
-                times = f"{layer.native_us:12.1f}{layer.convx_us:12.1f}{layer.speedup:9.2f}"
-                print(f"{layer.name:<28}{times}  {layer.method}")
-        print(f"{result.who} (the report says why, one by one)")
-    print(f"\n{'whole network':<34}{'native ms':>12}{'convx ms':>12}{'faster':>9}")
-    for result in results:
-        for layout, (native, fast) in result.whole_us.items():
-            title = f"{result.title}, {layout}, batch {result.batch}"
-            print(f"{title:<34}{native / 1e3:12.2f}{fast / 1e3:12.2f}{native / fast:9.2f}")
-    print(f"\n{'each method by name':<34}{'layers':>12}{'native ms':>12}{'with it':>12}{'faster':>9}")
-    for result in results:
-        for each in result.forced:
-            native, forced = each.whole_us
-            counts = f"{each.layers} of {len(result.layers)}"
-            print(
-                f"{result.title + ', ' + each.method:<34}{counts:>12}{native / 1e3:12.2f}{forced / 1e3:12.2f}"
-                f"{native / forced:9.2f}"
-            )
-    print(f"\n{'largest error against float64':<34}{'native':>12}{'convx':>12}")
-    for result in results:
-        verdict = "agree" if result.agrees else "DISAGREE"
-        print(f"{result.title:<34}{result.native_error:12.1e}{result.convx_error:12.1e}  {verdict}")
-
-
-def _print_filters(filtered: list[FilterResult]) -> None:
-    print(f"\n{'the photo, filtered':<34}{'native us':>12}{'convx us':>12}{'faster':>9}  error native, convx")
-    for each in filtered:
-        times = f"{each.native_us:12.1f}{each.convx_us:12.1f}{each.speedup:9.2f}"
-        verdict = "agree" if each.agrees else "DISAGREE"
-        print(f"{each.name:<34}{times}  {each.native_error:.1e}, {each.convx_error:.1e}  {verdict}")
 
 
 def _write(

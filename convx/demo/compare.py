@@ -1,9 +1,9 @@
-"""One network, native beside converted: do the outputs agree, and what does every layer take."""
+"""One network optimized, native and converted: do the outputs agree, and what does every layer take."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 import convx
 from convx.convert import LayerReport
+from convx.demo.fusions import sentence
 from convx.demo.timing import compare
 
 Progress = Callable[[str], None]  # called after each unit of work, with what it was
 LAYOUTS = ("nchw", "channels_last")
+_EAGER, _GRAPH = "eager", "graph"
 
 
 @dataclass
@@ -41,6 +43,30 @@ class LayerResult:
 
 
 @dataclass
+class WholeResult:
+    """The whole network on a batch of one layout, its three ways timed in turns."""
+
+    layout: str
+    way: str  # "eager": calls from Python; on a GPU also "graph": replays of a CUDA graph
+    optimized_us: float
+    native_us: float
+    convx_us: float
+
+    @property
+    def label(self) -> str:
+        return f"{self.layout}, {self.way}"
+
+    @property
+    def speedup(self) -> float:
+        """Of the converted network."""
+        return self.native_us / self.convx_us
+
+    @property
+    def optimized_speedup(self) -> float:
+        return self.native_us / self.optimized_us
+
+
+@dataclass
 class ForcedResult:
     """The network with every layer that one method can run converted to it."""
 
@@ -56,17 +82,24 @@ class NetworkResult:
     batch: int
     layout: str
     layers: list[LayerResult]
-    whole_us: dict[str, tuple[float, float]]  # layout -> (native, convx), the whole network
+    whole: list[WholeResult]
+    optimized_error: float
     native_error: float
     convx_error: float
+    fused: str = ""  # what was fused in the optimized network, in a sentence
     top_classes: list[tuple[int, float]] = field(default_factory=list)
     forced: list[ForcedResult] = field(default_factory=list)
 
     @property
     def agrees(self) -> bool:
         """As near to float64 as torch: at most twice its error (or rounding, where torch is nearly exact)."""
-        worst = max([self.convx_error, *(each.error for each in self.forced)])
+        worst = max([self.optimized_error, self.convx_error, *(each.error for each in self.forced)])
         return worst <= max(2 * self.native_error, 1e-6)
+
+    @property
+    def main(self) -> WholeResult:
+        """In the layout of the layers, and timed as they are."""
+        return [each for each in self.whole if each.layout == self.layout][-1]
 
     @property
     def accelerated(self) -> list[LayerResult]:
@@ -91,44 +124,75 @@ class NetworkResult:
 
 
 def examine(
-    title: str, model: nn.Module, batch: Tensor, layout: str, rounds: int, progress: Progress
+    title: str,
+    model: nn.Module,
+    batch: Tensor,
+    layout: str,
+    rounds: int,
+    progress: Progress,
+    *,
+    tune: bool = True,
 ) -> NetworkResult:
-    """Converts copies of the model, to what convx chooses and to each method by name, and compares."""
-    device = batch.device
-    native = copy.deepcopy(model).to(device).eval()  # a copy as the others are: it takes longer to call
+    """Optimizes a copy of the model, converts others, to what convx chooses and to each method by name, and
+    compares. tune: as of convx.optimize."""
+    native = copy.deepcopy(model).to(batch.device).eval()  # a copy, as the others: it takes longer to call
     x = _in_layout(batch, layout)
+    optimized = convx.optimize(native, x, tune=tune)
+    assert optimized.report is not None
+    progress("optimized")
     converted, report = _converted(native, "auto", x)
     forced = {name: _converted(native, name, x) for name in _methods()}
     forced = {name: each for name, each in forced.items() if each[1].converted}
     with torch.inference_mode():
         exact = copy.deepcopy(native).double()(x.double())
-        output = converted(x)
-        native_error, convx_error = _error(native(x), exact), _error(output, exact)
+        output = optimized(x)
+        optimized_error, native_error = _error(output, exact), _error(native(x), exact)
+        convx_error = _error(converted(x), exact)
         progress("agreement")
         inputs = _layer_inputs(native, x)
         rows = {name: row for row in report.rows for name in row.name.split(", ")}
         layers = []
         for name, given in inputs.items():
-            result = _layer(name, native, converted, forced, given, rows[name], rounds)
-            layers.append(result)
+            layers.append(_layer(name, native, converted, forced, given, rows[name], rounds))
             progress(name)
-        whole, one_method = {}, []
-        for each in LAYOUTS:
-            networks = [native, converted]
-            if each == layout:  # with each method by name too, all of them in turns
-                networks += [network for network, _ in forced.values()]
-            y = _in_layout(batch, each)
-            calls = [partial(network, y) for network in networks]
-            native_us, convx_us, *forced_us = compare(calls, device, rounds, 20000)
-            whole[each] = (native_us, convx_us)
-            for time_us, (name, (network, its_report)) in zip(forced_us, forced.items(), strict=False):
-                reached = inputs.keys() & _names(its_report)  # not an auxiliary classifier's, which rest
-                error = _error(network(x), exact)
-                one_method.append(ForcedResult(name, len(reached), (native_us, time_us), error))
-            progress(f"whole network, {each}")
+        networks = [network for network, _ in forced.values()]
+        whole, forced_us = _whole((optimized, native, converted), networks, batch, layout, rounds, progress)
+        forced_errors = [_error(network(x), exact) for network in networks]
+    result = NetworkResult(
+        title, len(batch), layout, layers, whole, optimized_error, native_error, convx_error
+    )
+    result.fused = sentence(optimized.report)
+    for (name, (_, its_report)), us, error in zip(forced.items(), forced_us, forced_errors, strict=True):
+        reached = inputs.keys() & _names(its_report)  # not an auxiliary classifier's, which rest
+        result.forced.append(ForcedResult(name, len(reached), (result.main.native_us, us), error))
     probability, index = output[0].float().softmax(0).topk(3)
-    top = list(zip(index.tolist(), probability.tolist(), strict=True))
-    return NetworkResult(title, len(batch), layout, layers, whole, native_error, convx_error, top, one_method)
+    result.top_classes = list(zip(index.tolist(), probability.tolist(), strict=True))
+    return result
+
+
+def _whole(
+    ways: tuple[nn.Module, nn.Module, nn.Module],
+    forced: Sequence[nn.Module],
+    batch: Tensor,
+    layout: str,
+    rounds: int,
+    progress: Progress,
+) -> tuple[list[WholeResult], list[float]]:
+    """Optimized, native and converted in both layouts; and in the layers' layout, timed as they are, with
+    them in turns each network of one method, whose times are the second result."""
+    found, forced_us = [], []
+    for each in LAYOUTS:
+        y = _in_layout(batch, each)
+        # Eager first: what the optimized network's graph keeps of weights is there then for this graph.
+        for way in (_EAGER, _GRAPH) if batch.is_cuda else (_EAGER,):
+            are_layers = each == layout and (way == _GRAPH) == batch.is_cuda
+            networks = [*ways, *forced] if are_layers else ways
+            calls = [partial(network, y) for network in networks]
+            us = compare(calls, batch.device, rounds, 20000, eager=way == _EAGER)
+            found.append(WholeResult(each, way, *us[: len(ways)]))
+            forced_us += us[len(ways) :]
+        progress(f"whole network, {each}")
+    return found, forced_us
 
 
 def _methods() -> list[str]:
@@ -173,7 +237,7 @@ def _layer(
 
 def steps(model: nn.Module) -> int:
     """How often examine() will report progress."""
-    return 1 + len(_convolutions(model)) + len(LAYOUTS)
+    return 2 + len(_convolutions(model)) + len(LAYOUTS)
 
 
 def _in_layout(batch: Tensor, layout: str) -> Tensor:

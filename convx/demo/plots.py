@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from convx.demo.compare import LAYOUTS, NetworkResult
+from convx.demo.compare import NetworkResult, WholeResult
 
-NATIVE, CONVX, LEFT = "#9aa3af", "#2563eb", "#d9dde3"
+OPTIMIZED, NATIVE, CONVX, LEFT = "#15803d", "#9aa3af", "#2563eb", "#d9dde3"
 _METHOD_COLOURS = ("#2563eb", "#0d9488", "#d97706", "#7c3aed", "#be185d", "#4d7c0f")
 _STYLE: Any = {
     "font.size": 10,
@@ -42,25 +42,35 @@ def png(figure: Figure) -> bytes:
 
 
 def totals(results: list[NetworkResult]) -> bytes:
-    """Whole networks: native and convx in both layouts."""
+    """Whole networks: optimized, native and converted, in both layouts."""
+    most = max(len(result.whole) for result in results)
     with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(1, len(results), figsize=(5.2 * len(results), 3.4), squeeze=False)
+        size = (max(6.0, 2.4 * most) * len(results), 3.4)
+        figure, axes = plt.subplots(1, len(results), figsize=size, squeeze=False)
         for axis, result in zip(axes[0], results, strict=True):
-            for place, layout in enumerate(LAYOUTS):
-                native, fast = (time / 1e3 for time in result.whole_us[layout])
-                axis.bar(place - 0.19, native, 0.36, color=NATIVE)
-                bar = axis.bar(place + 0.19, fast, 0.36, color=CONVX)
-                axis.bar_label(bar, [f"{fast:.1f} ms\n{native / fast:.2f}x"], padding=3, color=CONVX)
-                axis.text(place - 0.19, native, f"{native:.1f} ms", ha="center", va="bottom", color="#374151")
-            axis.set_xticks(range(len(LAYOUTS)), LAYOUTS)
+            for place, whole in enumerate(result.whole):
+                for bar, (us, label, colour) in enumerate(_bars(whole)):
+                    drawn = axis.bar(place + 0.28 * (bar - 1), us / 1e3, 0.26, color=colour)
+                    axis.bar_label(drawn, [label], padding=3, fontsize=8.5, color="#374151")
+            axis.set_xticks(range(len(result.whole)), [whole.label for whole in result.whole])
             axis.set_title(f"{result.title}, batch {result.batch}")
             axis.set_ylabel("milliseconds, whole network")
             axis.margins(y=0.22)
             axis.grid(axis="y")
-        handles = [Patch(color=NATIVE, label="native"), Patch(color=CONVX, label="convx (times faster)")]
-        figure.legend(handles=handles, loc="upper center", ncol=2, frameon=False, bbox_to_anchor=(0.5, 1.06))
+        names = {"optimized (times faster)": OPTIMIZED, "native": NATIVE, "converted (times faster)": CONVX}
+        handles = [Patch(color=colour, label=name) for name, colour in names.items()]
+        figure.legend(handles=handles, loc="upper center", ncol=3, frameon=False, bbox_to_anchor=(0.5, 1.06))
         figure.tight_layout()
         return png(figure)
+
+
+def _bars(whole: WholeResult) -> list[tuple[float, str, str]]:
+    """Time, label and colour of each."""
+    return [
+        (whole.optimized_us, f"{whole.optimized_us / 1e3:.1f} ms\n{whole.optimized_speedup:.2f}x", OPTIMIZED),
+        (whole.native_us, f"{whole.native_us / 1e3:.1f} ms", NATIVE),
+        (whole.convx_us, f"{whole.convx_us / 1e3:.1f} ms\n{whole.speedup:.2f}x", CONVX),
+    ]
 
 
 def layer_times(result: NetworkResult) -> bytes:
@@ -115,10 +125,9 @@ def method_speedups(result: NetworkResult) -> bytes | None:
     """The whole network with every layer that a method can run given to it; None where none can."""
     if not result.forced:
         return None
-    native, fast = result.whole_us[result.layout]
     total = len(result.layers)
     converted = sum(layer.converted for layer in result.layers)
-    rows = [("auto", converted, native / fast)]
+    rows = [("auto", converted, result.main.speedup)]
     rows += [(each.method, each.layers, each.whole_us[0] / each.whole_us[1]) for each in result.forced]
     with plt.rc_context(_STYLE):
         figure, axis = plt.subplots(figsize=(9.6, 0.34 * len(rows) + 1.1), layout="constrained")

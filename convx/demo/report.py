@@ -35,9 +35,10 @@ def page(
     sections.append(_filters(filtered, pictures))
     sections.append(_facts(facts))
     introduction = (
-        "The networks below ran as torchvision builds them, with their convolutions swapped by "
-        "<code>convx.convert_(model)</code>, and with each method by its name. Same weights, same photo, "
-        "same run; times are first quartiles of interleaved rounds."
+        "The networks below ran optimized by <code>convx.optimize(model, images)</code>, as torchvision "
+        "builds them, with their convolutions swapped by <code>convx.convert_(model)</code>, and with each "
+        "method by its name. Same weights, same photo, same run; times are first quartiles of interleaved "
+        "rounds."
     )
     text = PAGE.format(
         photo=_embed(pictures["photo.png"]), introduction=introduction, sections="\n".join(sections)
@@ -48,22 +49,66 @@ def page(
 def _totals(results: list[NetworkResult], picture: bytes) -> str:
     rows = ""
     for result in results:
-        for layout, (native, fast) in result.whole_us.items():
-            cells = [f"{native / 1e3:.2f} ms", f"{fast / 1e3:.2f} ms", f"{native / fast:.2f}"]
-            rows += f"<tr><td>{result.title}, {layout}</td>{_numbers(cells)}</tr>"
-    table = (
-        '<table><tr><th>Whole network</th><th class="number">native</th><th class="number">convx</th>'
-        f'<th class="number">times faster</th></tr>{rows}</table>'
+        for each in result.whole:
+            cells = [
+                _ms(each.optimized_us),
+                _ms(each.native_us),
+                f"{each.optimized_speedup:.2f}",
+                _ms(each.convx_us),
+                f"{each.speedup:.2f}",
+            ]
+            rows += f"<tr><td>{result.title}, {each.label}, batch {result.batch}</td>{_numbers(cells)}</tr>"
+    head = _numbers(("optimized", "native", "times faster", "converted", "times faster"), "th")
+    table = f"<table><tr><th>Whole network</th>{head}</tr>{rows}</table>"
+    return (
+        f"<section><h2>Totals</h2>{_image(picture, 'whole networks')}{table}{_eager_and_graph(results)}"
+        f"{_errors(results)}</section>"
     )
-    return f"<section><h2>Totals</h2>{_image(picture, 'whole networks')}{table}</section>"
+
+
+def _eager_and_graph(results: list[NetworkResult]) -> str:
+    """What the two are, where there are two."""
+    if len({each.way for result in results for each in result.whole}) == 1:
+        return ""
+    return (
+        "<p>Eager: calls from Python, host and device together; the optimized network's replay a CUDA graph "
+        "of its own. Graph: all three captured in CUDA graphs, the device's time.</p>"
+    )
+
+
+def _errors(results: list[NetworkResult]) -> str:
+    """How far the results are from float64's, and what was fused."""
+    rows = ""
+    for result in results:
+        errors = (result.optimized_error, result.native_error, result.convx_error)
+        cells = _numbers(f"{error:.1e}" for error in errors)
+        rows += f"<tr><td>{result.title}</td>{cells}<td>{html.escape(result.fused)}</td></tr>"
+    head = _numbers(("optimized", "native", "converted"), "th")
+    return (
+        f"<table><tr><th>Largest error against float64</th>{head}<th>The optimized network</th></tr>{rows}"
+        "</table>"
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:.2f} ms"
 
 
 def _network(result: NetworkResult, pictures: dict[str, bytes | None]) -> str:
     converted = [layer for layer in result.layers if layer.converted]
     native_us, convx_us = result.conv_us
     cards = [
-        _card(f"{len(result.accelerated)} of {len(result.layers)}", "convolutions on convx's kernels"),
-        _card(f"{native_us / 1e3:.2f} → {convx_us / 1e3:.2f} ms", f"all convolutions, {result.layout}"),
+        _card(
+            f"{result.main.optimized_speedup:.2f}x",
+            f"faster optimized: {_ms(result.main.optimized_us)}, native {_ms(result.main.native_us)}, "
+            f"{result.main.label}",
+        ),
+        _card(
+            f"{len(result.accelerated)} of {len(result.layers)}", "convolutions on convx's kernels, converted"
+        ),
+        _card(
+            f"{native_us / 1e3:.2f} → {convx_us / 1e3:.2f} ms", f"all convolutions converted, {result.layout}"
+        ),
     ]
     if converted:
         before, after = sum(x.native_us for x in converted), sum(x.convx_us for x in converted)
@@ -71,16 +116,20 @@ def _network(result: NetworkResult, pictures: dict[str, bytes | None]) -> str:
     verdict = "outputs agree" if result.agrees else "outputs disagree"
     cards.append(
         _card(
-            f"{result.convx_error:.1e}",
-            f"error against float64 (torch {result.native_error:.1e}): {verdict}",
+            f"{result.optimized_error:.1e}",
+            f"error against float64, optimized (torch {result.native_error:.1e}, converted "
+            f"{result.convx_error:.1e}): {verdict}",
             "good" if result.agrees else "bad",
         )
     )
-    note = "" if converted else "<p>No layer was converted: both are the same code, and differ by noise.</p>"
+    note = (
+        "" if converted else "<p>No layer was converted: that is the native code, and differs by noise.</p>"
+    )
     names = class_names()
     likely = ", ".join(f"{names[index]} {probability:.0%}" for index, probability in result.top_classes)
     return (
-        f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>{note}"
+        f"<section><h2>{result.title}</h2><div class='cards'>{''.join(cards)}</div>"
+        f"<p>{html.escape(result.fused)}</p>{note}"
         f"{_image(pictures['layers'], 'time of every convolution')}"
         f"{_image(pictures['speedups'], 'speed-up of converted layers')}"
         f"{_forced(result, pictures['methods'])}"

@@ -15,13 +15,18 @@ Call = Callable[[], object]
 _FEWEST_ROUNDS = 3
 
 
-def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 1000) -> list[float]:
+def compare(
+    calls: Sequence[Call], device: torch.device, rounds: int, round_us: float = 1000, *, eager: bool = False
+) -> list[float]:
     """Microseconds of each call, measured in turns so that drift of the machine hits all alike.
 
-    The first quartile of the rounds: what other programs take of the machine only ever adds.
+    The first quartile of the rounds: what other programs take of the machine only ever adds. eager: host and
+    device together on a GPU too, where the device's time is taken otherwise.
     """
-    prepare = _prepare_gpu if device.type == "cuda" else _prepare_cpu
-    timers = [prepare(call, round_us) for call in calls]
+    is_graph = device.type == "cuda" and not eager
+    timers = [
+        _prepare_graph(call, round_us) if is_graph else _prepare(call, device, round_us) for call in calls
+    ]
     times: list[list[float]] = [[] for _ in calls]
     turns = list(zip(timers, times, strict=True))
     until = time.monotonic() + rounds * len(calls) * 3 * round_us / 1e6  # a slow machine takes fewer rounds
@@ -34,11 +39,13 @@ def compare(calls: Sequence[Call], device: torch.device, rounds: int, round_us: 
     return [sorted(samples)[len(samples) // 4] for samples in times]
 
 
-def _prepare_cpu(call: Call, round_us: float) -> Callable[[], float]:
+def _prepare(call: Call, device: torch.device, round_us: float) -> Callable[[], float]:
     def run(repeats: int) -> float:
         begin = time.perf_counter()
         for _ in range(repeats):
             call()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         return (time.perf_counter() - begin) * 1e6 / repeats
 
     run(1)
@@ -46,7 +53,7 @@ def _prepare_cpu(call: Call, round_us: float) -> Callable[[], float]:
     return lambda: run(repeats)
 
 
-def _prepare_gpu(call: Call, round_us: float) -> Callable[[], float]:
+def _prepare_graph(call: Call, round_us: float) -> Callable[[], float]:
     """Replays of a CUDA graph: what the device takes, without the host's launches."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

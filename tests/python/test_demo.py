@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import re
 import runpy
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from models import torchvision_network
 
 import convx.demo
-from convx.demo.compare import LayerResult, NetworkResult, examine
+from convx.demo.compare import LayerResult, NetworkResult, WholeResult, examine
+from convx.demo.fusions import sentence
 from convx.demo.photo_filters import FilterResult
+from convx.optimize.report import FusionReport
 
 np = pytest.importorskip("numpy")
 Image = pytest.importorskip("PIL.Image")
 ROOT = Path(__file__).resolve().parents[2]
-pytest.importorskip("matplotlib")
+plots = pytest.importorskip("convx.demo.plots")  # matplotlib
 pytest.importorskip("skimage")
 pytest.importorskip("tqdm")
 
@@ -42,7 +47,10 @@ class _Links(HTMLParser):
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torchvision_network("mobilenet_v2")  # skips where there is no torchvision
     folder = tmp_path_factory.mktemp("demo") / "report"
-    assert convx.demo.main(["--quick", "--device", "cpu", "--output", str(folder)]) == 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert convx.demo.main(["--quick", "--device", "cpu", "--output", str(folder)]) == 0
+    (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
     return folder
 
 
@@ -67,6 +75,115 @@ def test_report_names_every_layer_and_its_method(report: Path) -> None:
         assert f"algorithm=&#x27;{method}&#x27;" in text or f"algorithm='{method}'" in text
 
 
+def test_the_optimized_network_is_shown_first(report: Path) -> None:
+    printed = (report / "printed.txt").read_text(encoding="utf-8")
+    tables = [re.sub(r" +", " ", line) for line in printed.splitlines() if "native" in line]
+    assert tables[0] == "whole network optimized ms native ms faster converted ms faster"
+    assert tables[1] == "largest error against float64 optimized native converted"
+    assert re.findall(r"^(.*)\. Fused: ", printed, re.MULTILINE) == ["MobileNetV2", "ResNet-18"]
+    assert "into 20 convolutions: 20 batch norm, 17 relu, 8 residual" in printed
+    text = (report / "report.html").read_text(encoding="utf-8")
+    heads = re.findall(r'<th class="number">(.*?)</th>', text)
+    assert heads[:5] == ["optimized", "native", "times faster", "converted", "times faster"]
+    assert heads[5:8] == ["optimized", "native", "converted"]
+    first_cards = re.findall(r"<div class='cards'><div class=\"card \"><b>(.*?)</b><span>(.*?)<", text)
+    assert len(first_cards) == 2 and all("faster optimized" in caption for _, caption in first_cards)
+
+
+def test_times_of_the_whole_network_are_in_the_places_of_their_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimized one's calls are the first, the native one's the next."""
+    called: list[list[str]] = []
+
+    def compare(calls: list[partial[torch.Tensor]], *_: object, **__: object) -> list[float]:
+        called.append([type(call.func).__name__ for call in calls])
+        return [10.0 * (index + 1) for index in range(len(calls))]
+
+    monkeypatch.setattr("convx.demo.compare.compare", compare)
+    result = examine("net", small_network(), torch.randn(1, 3, 16, 16), "channels_last", 1, print, tune=False)
+    whole = [each for each in called if each[0] == "OptimizedModel"]
+    assert [each[:3] for each in whole] == [["OptimizedModel", "Sequential", "Sequential"]] * 2
+    nchw, last = result.whole
+    assert (nchw.layout, last.layout, result.main) == ("nchw", "channels_last", last)
+    assert (last.optimized_us, last.native_us, last.convx_us) == (10.0, 20.0, 30.0)
+    assert last.optimized_speedup == 2 and last.speedup == pytest.approx(2 / 3)
+    assert [each.whole_us for each in result.forced] == [
+        (20.0, 10.0 * (index + 4)) for index in range(len(result.forced))
+    ]
+    assert len(whole[0]) == 3 and len(whole[1]) == 3 + len(result.forced) > 3
+
+
+def test_the_optimized_network_is_the_first_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "png", lambda figure: drawn.append(figure) or b"")
+    whole = [WholeResult("nchw", way, 1000.0, 4000.0, 2000.0) for way in ("eager", "graph")]
+    plots.totals([NetworkResult("net", 1, "nchw", [], whole, 0.0, 0.0, 0.0)])
+    (axis,) = drawn[0].axes
+    bars = sorted(axis.patches, key=lambda bar: bar.get_x())
+    assert [bar.get_height() for bar in bars] == [1.0, 4.0, 2.0] * 2
+    assert [text.get_text() for text in axis.texts][:3] == ["1.0 ms\n4.00x", "4.0 ms", "2.0 ms\n2.00x"]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["nchw, eager", "nchw, graph"]
+
+
+@pytest.mark.parametrize("tune", [True, False])
+def test_a_wrong_optimized_network_disagrees(monkeypatch: pytest.MonkeyPatch, tune: bool) -> None:
+    made = convx.optimize
+    asked: list[bool] = []
+
+    def wrong(model: torch.nn.Module, images: torch.Tensor, *, tune: bool) -> convx.OptimizedModel:
+        asked.append(tune)
+        optimized = made(model, images, tune=False)
+        optimized.register_forward_hook(lambda module, given, result: result * 1.001)
+        return optimized
+
+    x = torch.randn(1, 3, 16, 16)
+    assert examine("net", small_network(), x, "nchw", 1, lambda what: None, tune=False).agrees
+    monkeypatch.setattr(convx, "optimize", wrong)
+    result = examine("net", small_network(), x, "nchw", 1, lambda what: None, tune=tune)
+    assert asked == [tune] and not result.agrees
+    assert result.optimized_error > 1e-4 > result.convx_error
+
+
+def small_network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    convolution = torch.nn.Conv2d(3, 8, 3, bias=False)
+    layers = (convolution, torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten())
+    return torch.nn.Sequential(*layers).eval()
+
+
+def fusion(method: str, *fused: str, reason: str = "") -> FusionReport:
+    return FusionReport("layer", "", fused, method, reason)
+
+
+def optimization(*rows: FusionReport, reason: str = "", **options: bool) -> convx.OptimizationReport:
+    return convx.OptimizationReport(
+        rows,
+        reason,
+        "as given",
+        cuda_graphs=options.pop("cuda_graphs", False),
+        native_us=2.0,
+        optimized_us=1.0,
+        native_error=0.0,
+        optimized_error=0.0,
+        **options,
+    )
+
+
+def test_what_was_fused_is_counted() -> None:
+    blocks = [fusion("inverted_residual", "expand", "depthwise", "project")] * 2
+    layers = [fusion("native", "batch norm", "relu"), fusion("pointwise", "batch norm"), fusion("native")]
+    left = fusion("", "batch norm", reason="a dtype")
+    assert sentence(optimization(*blocks, *layers, left, cuda_graphs=True)) == (
+        "Fused: 2 inverted residual blocks by one call each; into 2 convolutions: 2 batch norm, 1 relu. "
+        "Works in the input's layout, as a CUDA graph."
+    )
+    assert sentence(optimization(fusion("squeeze_excite", "mean"), by_image=True)) == (
+        "Fused: 1 squeeze-and-excitation by one call each. Works in the input's layout, image by image."
+    )
+    assert sentence(optimization(fusion("native"), reason="torch's own layers take less time")) == (
+        "Fused: nothing, torch's own layers take less time. Works in the input's layout."
+    )
+
+
 def layer_result(method: str, converted: bool) -> LayerResult:
     return LayerResult("features.0", "dense 3x3", "1x3x8x8", converted, method, "", 2.0, 1.0)
 
@@ -74,12 +191,12 @@ def layer_result(method: str, converted: bool) -> LayerResult:
 def test_who_runs_the_layers_is_counted_by_their_methods() -> None:
     layers = [layer_result("depthwise/strip", True)] * 3 + [layer_result("native", True)] * 2
     layers += [layer_result("native/matmul", True), layer_result("", False)]
-    result = NetworkResult("net", 1, "nchw", layers, {}, 0.0, 0.0)
+    result = NetworkResult("net", 1, "nchw", layers, [], 0.0, 0.0, 0.0)
     assert result.who == (
         "3 of 7 convolutions run on convx's kernels, 3 on torch's, ahead of which nothing was measured, "
         "1 could not be converted"
     )
-    assert NetworkResult("net", 1, "nchw", layers[:3], {}, 0.0, 0.0).who == (
+    assert NetworkResult("net", 1, "nchw", layers[:3], [], 0.0, 0.0, 0.0).who == (
         "3 of 3 convolutions run on convx's kernels"
     )
 
@@ -127,7 +244,7 @@ def test_filters_are_held_against_float64() -> None:
 def test_layers_that_rest_are_not_counted() -> None:
     """googlenet's auxiliary classifiers have convolutions that run in training alone."""
     model = torchvision_network("googlenet", init_weights=False)
-    result = examine("googlenet", model, torch.randn(1, 3, 32, 32), "nchw", 1, lambda what: None)
+    result = examine("googlenet", model, torch.randn(1, 3, 32, 32), "nchw", 1, lambda what: None, tune=False)
     assert len(result.layers) == 57 < len([m for m in model.modules() if isinstance(m, torch.nn.Conv2d)])
     counts = {each.method: each.layers for each in result.forced}
     assert counts["hntmp"] == counts["cuconv"] == 57 and all(count <= 57 for count in counts.values())
@@ -138,7 +255,11 @@ def test_main_job_on_a_gpu(tmp_path: Path) -> None:
     torchvision_network("mobilenet_v2")
     arguments = ["--quick", "--device", "cuda", "--batch", "4", "--output", str(tmp_path)]
     assert convx.demo.main(arguments) == 0
-    assert torch.cuda.get_device_name() in (tmp_path / "report.html").read_text(encoding="utf-8")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert torch.cuda.get_device_name() in text
+    for name in ("MobileNetV2", "ResNet-18"):
+        for layout in ("nchw", "channels_last"):
+            assert all(f"{name}, {layout}, {way}, batch 4" in text for way in ("eager", "graph"))
 
 
 def test_weights_of_a_file(tmp_path: Path) -> None:
