@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from convx._named_models import add_arguments, model_and_images, require_positive
+from convx._named_models import add_arguments, models_and_images, require_positive, tf32_of
 from convx.tune.sharing import export_records, merge_records
 from convx.tune.tuning import tune
 
@@ -34,16 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     require_positive(parser, options, "batch", "size", "channels", "rounds")
     operations = ("forward", "input_grad", "weight_grad") if options.training else ("forward",)
     try:
-        model, (image,) = model_and_images(options, [options.batch])
-        report = tune(
-            model,
-            image,
-            operations=operations,
-            force=options.force,
-            rounds=options.rounds,
-            generate=not options.no_generated,
-            progress=not options.quiet,
-        )
+        ((_, model, image),) = models_and_images(options, [options.layout], [options.batch])
+        with tf32_of(options.dtype):
+            report = tune(
+                model,
+                image,
+                operations=operations,
+                force=options.force,
+                rounds=options.rounds,
+                generate=not options.no_generated,
+                progress=not options.quiet,
+            )
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

@@ -68,7 +68,11 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["my_networks:flat", "--device", "cpu"], "reaches no Conv1d or Conv2d"),
         (
             ["my_networks:small", "--device", "cpu", "--channels", "4", "--size", "5"],
-            "my_networks:small can't run on images of shape (1, 4, 5, 5): ",
+            "my_networks:small can't run on images of shape (1, 4, 5, 5) in layout nchw: ",
+        ),
+        (
+            ["my_networks:small", "--device", "cpu", "--dtype", "tf32"],
+            "--device cpu has no TF32",
         ),
         (["my_networks:small", "--device", "cpu", "--size", "2"], "--batch, --channels, --size and --dtype"),
     ],
@@ -85,8 +89,8 @@ def test_names_of_timm_may_have_colons(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError(f"Unknown model {name}")
 
     name = "hf-hub:timm/resnet18.a1_in1k"
-    monkeypatch.setattr(_named_models, "_of_torchvision", unknown)
-    monkeypatch.setattr(_named_models, "_of_timm", {name: nn.Flatten()}.__getitem__)
+    libraries = {"torchvision": unknown, "timm": {name: nn.Flatten()}.__getitem__}
+    monkeypatch.setattr(_named_models, "_LIBRARIES", libraries)
     assert isinstance(_named_models.build(name), nn.Flatten)
 
 
