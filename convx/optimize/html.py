@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from convx.optimize.pictures import pictures
+
 if TYPE_CHECKING:
     from convx.optimize.report import FusionReport, OptimizationReport
 
@@ -30,6 +32,7 @@ table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
 th {{ text-align: left; border-bottom: 2px solid #d1d5db; padding: 4px 8px; }}
 td {{ border-bottom: 1px solid #eef0f3; padding: 3px 8px; }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
+svg {{ display: block; max-width: 100%; height: auto; }}
 .bar {{ height: 7px; margin: 2px 0; background: #2563eb; }}
 .bar.torch {{ background: #9aa3af; }}
 </style>
@@ -40,6 +43,10 @@ td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; }
 </body>
 </html>
 """
+_OTHERWISE = (
+    '<p class="left">Otherwise: by torch\'s convolution, with a pass after it for what is fused; '
+    "of a block, its layers one by one.</p>"
+)
 
 
 def page(title: str, *sections: str) -> str:
@@ -83,9 +90,21 @@ def summary(report: OptimizationReport) -> str:
 
 
 def layers(report: OptimizationReport) -> str:
+    """The network as pictures, and as tables of its convolutions and of what is beside them."""
     longest = max((us for row in report.rows for us in (row.us, row.torch_us) if us is not None), default=0.0)
-    head = ("layer", "shape", "with", "method", "convx, and torch's convolution", "us", "by torch's")
-    return f"<h2>Layers</h2>{table(head, (_layer(row, longest) for row in report.rows), 2)}"
+    head = ("layer", "shape", "with", "method", "as it is, and otherwise", "us", "otherwise", "gain")
+    rows = table(head, (_layer(row, longest) for row in report.in_order), 3)
+    return f"{pictures(report)}<h2>Layers</h2>{_OTHERWISE}{rows}{_others(report)}"
+
+
+def _others(report: OptimizationReport) -> str:
+    if not report.others:
+        return ""
+    rows = (
+        (each.kind, "torch" if each.reason else "convx", escape(each.reason), f"{each.count}")
+        for each in report.others
+    )
+    return f"<h2>Beside the convolutions</h2>{table(('operation', 'by', 'why', 'times'), rows, 1)}"
 
 
 def _layer(row: FusionReport, longest: float) -> tuple[str, ...]:
@@ -95,4 +114,5 @@ def _layer(row: FusionReport, longest: float) -> tuple[str, ...]:
         times.append("" if us is None else f"{us:.1f}")
         if us is not None:
             bars += f'<div class="bar{kind}" style="width: {max(1.0, 200 * us / longest):.0f}px"></div>'
+    times.append("" if row.times_faster is None else f"{row.times_faster:.2f}")
     return escape(row.name), escape(row.shape), escape(", ".join(row.fused)), method, bars, *times

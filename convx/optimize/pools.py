@@ -11,7 +11,7 @@ from convx.optimize.layers import FlatPixels, PlaneMeans, PooledPlanes
 from convx.optimize.naming import first_free
 from convx.optimize.nodes import is_image, put, shape_of
 
-_POOLED = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16, torch.float16)}
+KERNEL_DTYPES = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16, torch.float16)}
 
 
 def fuse_means(module: fx.GraphModule) -> None:
@@ -35,7 +35,7 @@ def fuse_pools(module: fx.GraphModule, device: str) -> None:
     reader = Reader(module)
     for node in list(module.graph.nodes):
         found = reader.pooling(node)
-        if found is None or not is_image(node) or node.meta["tensor_meta"].dtype not in _POOLED[device]:
+        if found is None or not is_image(node) or node.meta["tensor_meta"].dtype not in KERNEL_DTYPES[device]:
             continue
         input, pooling = found
         put(module, first_free(module, f"pooled_{node.name}"), PooledPlanes(pooling).eval(), [input], node)

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from convx.explain import aligned
 from convx.optimize.html import layers, page, summary
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that is no convolution, and that no convolution's kernel does."""
+
+    name: str
+    """Of its layer, or of what torch.fx calls it."""
+    kind: str
+    """"batch norm", "layer norm", "pooling", "mean of planes", "linear layer", "activation", "sum",
+    "concatenation", "shuffle", or "move of channels" for several of these and slices together."""
+    place: int
+    """Its turn in the network."""
+    reason: str
+    """Why it was left to torch; empty where convx runs it."""
+
+
+@dataclass(frozen=True)
+class Others:
+    """All operations of one kind and reason."""
+
+    kind: str
+    count: int
+    reason: str
+    """Why they were left to torch; empty where convx runs them."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.count})"
 
 
 @dataclass(frozen=True)
@@ -26,7 +56,18 @@ class FusionReport:
     """Measured microseconds of its calls for the example input, with all that is fused; None where plans were
     not measured."""
     torch_us: float | None = None
-    """The same with torch's convolution, and what is fused in a pass after it."""
+    """The same with torch's convolution, and what is fused in a pass after it; of a block, its layers one by
+    one, by the fastest plan of each."""
+    place: int = 0
+    """Its turn in the network; 0 throughout where layers are run one by one."""
+    beside: tuple[Operation, ...] = ()
+    """What comes behind it, up to the next of the convolutions, and is in no kernel of theirs; of the first
+    one what comes before it, too."""
+
+    @property
+    def times_faster(self) -> float | None:
+        """None where it was not measured both ways."""
+        return None if self.us is None or self.torch_us is None else self.torch_us / self.us
 
 
 @dataclass(frozen=True)
@@ -61,21 +102,35 @@ class OptimizationReport:
     def left(self) -> tuple[FusionReport, ...]:
         return tuple(row for row in self.rows if row.reason)
 
+    @property
+    def in_order(self) -> list[FusionReport]:
+        """The rows, as the network calls them."""
+        return sorted(self.rows, key=lambda row: row.place)
+
+    @property
+    def others(self) -> tuple[Others, ...]:
+        """What is in no convolution's kernel, most of a kind first: pooling, means, norms that were left."""
+        every = (each for row in self.in_order for each in row.beside)
+        counts = Counter((each.kind, each.reason) for each in every)
+        return tuple(Others(kind, count, reason) for (kind, reason), count in counts.most_common())
+
     def to_html(self) -> str:
-        """One page with everything in it: what was gained, and each layer with its times as bars."""
+        """One page with everything in it: what was gained, the network as pictures, and each layer with its
+        times as bars."""
         return page("What convx.optimize did", summary(self), layers(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "others": [asdict(each) for each in self.others]}
 
     def __str__(self) -> str:
-        table: list[tuple[str, ...]] = [("layer", "shape", "with", "method", "us", "by torch's")]
-        for row in self.rows:
+        table: list[tuple[str, ...]] = [("layer", "shape", "with", "method", "us", "otherwise", "gain")]
+        for row in self.in_order:
             left = f"left: {row.reason}" if row.reason else row.method
             times = ("-" if us is None else f"{us:.1f}" for us in (row.us, row.torch_us))
-            table.append((row.name, row.shape, ", ".join(row.fused) or "-", left, *times))
-        lines = [*aligned(table)]
+            gain = "-" if row.times_faster is None else f"{row.times_faster:.2f}"
+            table.append((row.name, row.shape, ", ".join(row.fused) or "-", left, *times, gain))
+        lines = [*aligned(table), *self._lines_of_others()]
         if self.reason:
             lines.append(f"nothing is fused: {self.reason}")
         if self.not_compiled:
@@ -90,3 +145,11 @@ class OptimizationReport:
             f"error {self.native_error:.1e} natively, {self.optimized_error:.1e} optimized",
         ]
         return "\n".join(lines)
+
+    def _lines_of_others(self) -> Iterator[str]:
+        own = [str(each) for each in self.others if not each.reason]
+        if own:
+            yield f"beside them by convx: {', '.join(own)}"
+        for each in self.others:
+            if each.reason and each.reason != self.reason:
+                yield f"left to torch: {each}: {each.reason}"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 import convx.nn
 from convx import _layers, _planning
 from convx.convert import cannot_swap, shape_of
 from convx.optimize.conditions import Conditions
-from convx.optimize.inputs import Inputs
+from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.model import OptimizedModel
-from convx.optimize.report import FusionReport
+from convx.optimize.operations import operations_of, places_of
+from convx.optimize.report import FusionReport, Operation
 from convx.tune import records
 
 if TYPE_CHECKING:
@@ -47,7 +50,8 @@ def given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
 
 def rows_of(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
     layers = _layers.convolutions(optimized.network)
-    rows = _block_rows(optimized, args, kwargs)
+    places = _places(optimized)
+    rows = _block_rows(optimized, places, args, kwargs)
     calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
     for layer, found in layers.items():
         names = [network.names.get(name, name) for name in found]
@@ -58,10 +62,9 @@ def rows_of(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any)
         method = "" if reason else _methods(layer, calls[layer])
         shape = shape_of(layer, calls[layer])
         times = (None, None) if reason else _measured_times(layer, calls[layer])
-        rows.append(
-            FusionReport(", ".join(names), shape, network.fused.get(names[0], ()), method, reason, *times)
-        )
-    return tuple(rows)
+        fused, place = network.fused.get(names[0], ()), _place(places, found[0])
+        rows.append(FusionReport(", ".join(names), shape, fused, method, reason, *times, place))
+    return _with_operations(rows, _operations(optimized, network, args, kwargs))
 
 
 def compiled_rows(
@@ -70,7 +73,7 @@ def compiled_rows(
     """Of a network that is compiled; compiled: what the backend said for this input."""
     layers = _layers.convolutions(optimized.network)
     calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
-    rows = []
+    rows, places = [], _places(optimized)
     for layer, names in layers.items():
         if not calls[layer]:
             continue
@@ -81,15 +84,45 @@ def compiled_rows(
         problems = [row.problem for row in found] if is_convxs else []
         times = _remembered_times(problems, calls[layer][0].device)
         reason = "" if is_convxs else _TORCHS
-        rows.append(
-            FusionReport(
-                ", ".join(names), shape_of(layer, calls[layer]), tuple(fused), method, reason, *times
-            )
-        )
+        shape, place = shape_of(layer, calls[layer]), _place(places, names[0])
+        rows.append(FusionReport(", ".join(names), shape, tuple(fused), method, reason, *times, place))
     return tuple(rows)
 
 
-def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[FusionReport]:
+def _places(optimized: OptimizedModel) -> dict[str, int]:
+    network = optimized.network
+    return places_of(network) if isinstance(network, fx.GraphModule) else {}
+
+
+def _place(places: dict[str, int], name: str) -> int:
+    """Of a layer, or of the block that it is in."""
+    while name and name not in places:
+        name = name.rpartition(".")[0]
+    return places.get(name, 0)
+
+
+def _operations(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any) -> list[Operation]:
+    if not isinstance(optimized.network, fx.GraphModule):
+        return []
+    device = next((each.device.type for each in tensors_in(args, kwargs)), "cpu")
+    return operations_of(optimized.network, device, network.reason)
+
+
+def _with_operations(
+    rows: Sequence[FusionReport], operations: Sequence[Operation]
+) -> tuple[FusionReport, ...]:
+    """Each operation is told beside the row that comes before it, or the first one."""
+    order = sorted(range(len(rows)), key=lambda at: rows[at].place)
+    beside = defaultdict(list)
+    for each in operations if rows else ():
+        before = [at for at in order if rows[at].place < each.place]
+        beside[before[-1] if before else order[0]].append(each)
+    return tuple(replace(row, beside=tuple(beside[at])) for at, row in enumerate(rows))
+
+
+def _block_rows(
+    optimized: OptimizedModel, places: dict[str, int], args: Any, kwargs: Any
+) -> list[FusionReport]:
     """Of blocks that are one kernel for the example input."""
     names = {module: name for name, module in optimized.network.named_modules()}
     rows = []
@@ -102,8 +135,9 @@ def _block_rows(optimized: OptimizedModel, args: Any, kwargs: Any) -> list[Fusio
             record = records.remembered(problem, device)
             if plan.method == "native" or record is None:
                 continue
-            shape = block.shape(call.size)
-            rows.append(FusionReport(names[block], shape, block.parts, plan.method, "", record.us, None))
+            name, shape = names[block], block.shape(call.size)
+            times, place = (record.us, record.candidates.get("native")), _place(places, names[block])
+            rows.append(FusionReport(name, shape, block.parts, plan.method, "", *times, place))
     return rows
 
 

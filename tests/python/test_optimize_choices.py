@@ -106,9 +106,18 @@ def test_the_page() -> None:
     report = OptimizationReport(rows, "", "nchw", True, 300.0, 100.0, 1e-7, 2e-7)
     text = report.to_html()
     page = Page(text)
-    first, last = page.cells[:7], page.cells[7:]
-    assert first == ["stem & <first>", "3->8 3x3", "batch norm, relu", "hntmp/cpu", "", "12.3", "20.0"]
-    assert last == ["last", "8->8 1x1", "", "left: it has hooks", "", "", ""]
+    first, last = page.cells[:8], page.cells[8:]
+    assert first == [
+        "stem & <first>",
+        "3->8 3x3",
+        "batch norm, relu",
+        "hntmp/cpu",
+        "",
+        "12.3",
+        "20.0",
+        "1.62",
+    ]
+    assert last == ["last", "8->8 1x1", "", "left: it has hooks", "", "", "", ""]
     assert "width: 123px" in text and "width: 200px" in text and "3.00" in text and "1 of 2" in text
     assert "12.3  20.0" in str(report)
     Page(dataclasses.replace(report, rows=(), reason="a < b").to_html())
