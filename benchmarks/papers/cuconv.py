@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
 
 from benchmarks.papers import claims
-from benchmarks.papers.cuconv_layers import layer_counts, papers_layers
+from benchmarks.papers.cuconv_layers import layer_counts
+from benchmarks.papers.cuconv_verdicts import PUBLISHED, TITLES, cuconv_verdict, published_plan
 from benchmarks.papers.measurements import (
     AUTO,
     CHOICE,
@@ -16,7 +16,6 @@ from benchmarks.papers.measurements import (
     Time,
     cudnn_algorithms,
     named,
-    torch_best,
 )
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.stage_times import stage_times
@@ -25,24 +24,19 @@ from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
+    of_age,
     over,
     own_spread,
-    percent,
     ratios,
     sources,
     table,
-    times,
     us,
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, share_verdict, verdict
-from benchmarks.planner import core_problem
+from benchmarks.papers.verdicts import PUBLISHED_PLANS
 from benchmarks.results import geomean
-from benchmarks.suites import SUITES, problems, select_cases
-from convx import _libraries
 
-PUBLISHED = "cuconv/two_stage"
 STAGES = {
     PUBLISHED: PUBLISHED_PLANS[PUBLISHED],
     "cuconv/two_stage_blocked": "not as published: several filters of a block and several pixels of a thread",
@@ -50,9 +44,7 @@ STAGES = {
     "cuconv/fused": "not as published: the same in one kernel, whose blocks add up everything; no planes",
 }
 _HNTMP = "fastest of `hntmp/*`"
-_TITLES = {1: "1x1", 3: "3x3", 5: "5x5"}
 _CUDNN = named("torch", "cudnn", "cudnn_*")
-_ALMOST_ALL = 0.9  # what the paper calls so is taken for that or more
 
 
 def page(machines: Sequence[Machine]) -> Page:
@@ -70,7 +62,7 @@ def page(machines: Sequence[Machine]) -> Page:
             ("filters", "mean speedup at one image", "most"),
             [
                 *(
-                    (_TITLES[size], mean, claims.CUCONV_MOST[size])
+                    (TITLES[size], mean, claims.CUCONV_MOST[size])
                     for size, mean in claims.CUCONV_MEAN.items()
                 ),
                 ("3x3", f"equal or slower but for {claims.CUCONV_3X3_FASTER} layers", ""),
@@ -89,7 +81,7 @@ def page(machines: Sequence[Machine]) -> Page:
     )
     measured = [machine for machine in machines if machine.rows("small_batch")]
     for machine in measured:
-        _machine(result, machine, machine.rows("small_batch"))
+        _machine(result, machine, measured)
     if not measured:
         result.add(NOT_MEASURED)
     return result
@@ -119,14 +111,9 @@ def _paper_table() -> str:
 
 def _launches() -> str:
     """Blocks, threads and the planes between the stages, as the planner has them."""
-    core = _libraries.core()
-    device = core.Device.known_device("h200")
     lines: list[list[Cell]] = []
     for layer in claims.CUCONV:
-        cases = select_cases(SUITES["small_batch"](), layer.case)
-        (problem,) = problems(cases, ("forward",), ("float32",), ("nchw",), (layer.batch,), on_gpu=True)
-        plans = core.candidates("cuconv", core_problem(problem), device)
-        (plan,) = (each for each in plans if f"cuconv/{each.candidate}" == PUBLISHED)
+        plan = published_plan(layer.case, layer.batch)
         tiling = plan.tiling
         planes = f"{tiling['planes']}, {plan.workspace_bytes / 2**20:.2f} MiB" if layer.sum_us else "none"
         lines.append([layer.label, tiling["blocks"], tiling["threads"], planes])
@@ -142,8 +129,9 @@ def _plans(machine: Machine) -> dict[str, str]:
     return {f"`{plan}`": plan for plan in plans} | hntmp | {"`auto`": "auto"}
 
 
-def _machine(page: Page, machine: Machine, rows: Rows) -> None:
-    page.add(f"## {machine.name}", sources(machine, "small_batch"))
+def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
+    rows = machine.rows("small_batch")
+    page.add(f"## {machine.name}", sources(machine, "small_batch"), of_age(machine, machines, "small_batch"))
     page.add("### The layers of tables 3 to 5", _same_layers(rows, machine))
     layers = [row for row in rows.values() if row.group.startswith("cuConv")]
     page.add("### All layers of stride 1 of the five networks", _all_layers(layers, machine))
@@ -156,7 +144,7 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
         page.draw(by_batch)
     if machine.is_gpu:
         page.add(*stage_times(machine))
-    page.add("### Verdict", _verdict(layers, machine))
+    page.add("### Verdict", cuconv_verdict(layers, machine, [plan for plan in STAGES if plan != PUBLISHED]))
 
 
 def _same_layers(rows: Rows, machine: Machine) -> str:
@@ -226,7 +214,7 @@ def _all_layers(layers: list[Row], machine: Machine) -> str:
     for size, batch in sorted({(row.shape["filter"], row.batch) for row in layers}):
         members = [row for row in layers if (row.shape["filter"], row.batch) == (size, batch)]
         found = ratios(members, cudnn_algorithms, named(PUBLISHED))
-        line: list[Cell] = [_TITLES[size], batch, len(members), won(found), max(found, default=None)]
+        line: list[Cell] = [TITLES[size], batch, len(members), won(found), max(found, default=None)]
         lines.append([*line, *(won(ratios(members, CHOICE, named(plan))) for plan in plans.values())])
     head, lines = without_empty_columns(head, lines)
     fastest = (
@@ -249,7 +237,7 @@ def _pictures(machine: Machine, layers: list[Row]) -> list[Picture]:
     }
     order = named(PUBLISHED) if machine.is_gpu else AUTO
     panels = []
-    for size, title in _TITLES.items():
+    for size, title in TITLES.items():
         members = [row for row in layers if row.shape["filter"] == size and row.batch == 1]
         members.sort(key=lambda row: row.ratio(CHOICE, order) or 0)
         lines = {name: [row.ratio(CHOICE, plan) for row in members] for name, plan in plans.items()}
@@ -277,7 +265,7 @@ def _by_batch_picture(machine: Machine, layers: list[Row]) -> Picture | None:
             )
             for batch in batches
         ]
-        for size, title in _TITLES.items()
+        for size, title in TITLES.items()
     }
     if not batches:
         return None
@@ -291,10 +279,10 @@ def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
     if not on_gpu:
         return ["A CPU has one form, `cuconv/rows`: products and their sum in one sweep."]
     single = [row for row in layers if row.batch == 1]
-    head = ["plan", "what it is", *(f"{title}, one image" for title in _TITLES.values())]
+    head = ["plan", "what it is", *(f"{title}, one image" for title in TITLES.values())]
     lines: list[list[Cell]] = []
     for name, what in STAGES.items():
-        members = ([row for row in single if row.shape["filter"] == size] for size in _TITLES)
+        members = ([row for row in single if row.shape["filter"] == size] for size in TITLES)
         gains = [won(ratios(some, named(PUBLISHED), named(name))) for some in members]
         lines.append([f"`{name}`", what, *(["1"] * len(gains) if name == PUBLISHED else gains)])
     if all(value == "-" for line in lines[1:] for value in line[2:]):
@@ -305,87 +293,3 @@ def _stages(layers: list[Row], on_gpu: bool) -> list[str]:
         "how many of them the plan is faster.",
         table(head, lines, text_columns=2),
     ]
-
-
-def _all_batches(layers: list[Row], machine: Machine) -> list[str]:
-    """On what share of all configurations the published plan is faster, and how much there."""
-    batches = sorted({row.batch for row in layers if row.ratio(cudnn_algorithms, named(PUBLISHED))})
-    if len(batches) < 2:
-        return []
-    count = len({row.case for row in layers}) * len(batches)
-    found = ratios(layers, cudnn_algorithms, named(PUBLISHED))
-    gains = [each for each in found if each > 1]
-    which = f"({len(gains)} of {count}, batches {', '.join(map(str, batches))})"
-    what = f"share of configurations on which it is faster than cuDNN's fastest {which}"
-    text = [verdict(machine, PUBLISHED, what, len(gains) / count, claims.CUCONV_FASTER, is_share=True)]
-    text += _at_one_image(layers, gains, machine)
-    if gains:
-        what = "times as fast where it is faster, in the mean of those"
-        text.append(verdict(machine, PUBLISHED, what, mean(gains), claims.CUCONV_FASTER_MEAN))
-    if left := count - len(found):
-        text.append(
-            f"- {left} configurations count as not faster: their planes of sums exceed the workspace that "
-            "convx allows."
-        )
-    return text
-
-
-def _three_by_three(machine: Machine, found: list[float]) -> str:
-    """The paper counts them."""
-    faster, of = sum(each > 1 for each in found), papers_layers(3)
-    what = (
-        f"share of the 3x3 layers on which it is faster at one image ({faster} of {len(found)}; the paper's "
-        f"three leftmost of {of})"
-    )
-    claimed = claims.CUCONV_3X3_FASTER / of
-    return verdict(machine, PUBLISHED, what, faster / len(found), claimed, is_share=True)
-
-
-def _at_one_image(layers: list[Row], gains: list[float], machine: Machine) -> list[str]:
-    """Of those on which it is faster."""
-    single = ratios([row for row in layers if row.batch == 1], cudnn_algorithms, named(PUBLISHED))
-    if not gains:
-        return []
-    found = sum(each > 1 for each in single)
-    what = f"share of one image among those on which it is faster ({found} of {len(gains)})"
-    claimed = f"almost all of {claims.CUCONV_FASTER_COUNT}"
-    return [share_verdict(machine, PUBLISHED, what, found / len(gains), claimed, _ALMOST_ALL)]
-
-
-def _verdict(layers: list[Row], machine: Machine) -> str:
-    if not machine.is_gpu:
-        return no_verdict(
-            "a CPU's one form, `cuconv/rows`, is not the published kernel, and the paper compares with cuDNN"
-        )
-    single = [row for row in layers if row.batch == 1]
-    text = []
-    for size, title in _TITLES.items():
-        members = [row for row in single if row.shape["filter"] == size]
-        found = ratios(members, cudnn_algorithms, named(PUBLISHED))
-        if not found:
-            reason = f"`{PUBLISHED}` and cuDNN's algorithms by name were not timed together"
-            text.append(f"- {title}. {no_verdict(reason)}")
-            continue
-        gain, claimed = mean(found), claims.CUCONV_MEAN.get(size)
-        faster = percent(sum(each > 1 for each in found), len(found))
-        what = (
-            f"{title} at one image, times as fast as cuDNN's fastest "
-            f"(geomean {times(geomean(found))}; faster on {faster} of the layers)"
-        )
-        if claimed:
-            text.append(verdict(machine, PUBLISHED, what, gain, claimed))
-        else:
-            reason = "the paper names no mean for these filters"
-            text.append(f"- `{PUBLISHED}`, {what}: {times(gain)}. {no_verdict(reason)}")
-        if size == 3:
-            text.append(_three_by_three(machine, found))
-    strict = ratios(single, torch_best, named(PUBLISHED))
-    if strict:
-        text.append(
-            f"- Beside the best of torch's ways, matrix products too where they were timed with it, "
-            f"`{PUBLISHED}` comes to {times(geomean(strict))} at one image."
-        )
-    text += _all_batches(layers, machine)
-    others = ", ".join(f"`{plan}`" for plan in STAGES if plan != PUBLISHED)
-    text.append(f"- {others}, `hntmp/*` and `auto`. {no_verdict('none of them is the published kernel')}")
-    return explained(text)

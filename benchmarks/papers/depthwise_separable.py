@@ -19,6 +19,7 @@ from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
+    of_age,
     over,
     own_spread,
     sources,
@@ -26,7 +27,7 @@ from benchmarks.papers.text import (
     taken,
     us,
 )
-from benchmarks.papers.whole_networks import SUITE, whole_networks
+from benchmarks.papers.whole_networks import SUITE, WHISKERS, whole_networks
 from benchmarks.results import geomean
 
 _CHOSEN = named("auto", REUSE_REFERENCE)  # what auto took, also beside the forms of reuse
@@ -53,7 +54,9 @@ def page(machines: Sequence[Machine]) -> Page:
         "alone; a lane of convx's other plans has several columns in registers (`depthwise/strip`) or all of "
         "a small plane (`depthwise/plane`). Of pointwise layers the generator's kernels, "
         "`pointwise/generated`, come from the paper's pipeline, with ragged tiles and stages of more "
-        "channels beside; `auto` takes precompiled plans, on tensor cores where it may.",
+        "channels beside; `auto` takes precompiled plans, on tensor cores where it may. But after "
+        "`convx.tune` has found a generated kernel the fastest for a layer, `auto` takes that by the record; "
+        "which plans it took in these measurements stands with them.",
         "## What the paper reports",
         f"On a {claims.SEPARABLE_HARDWARE}, float32: means over the layers, microseconds. Kernels are "
         "compared with the fastest of MIOpen's algorithms (tables 5 and 6), modules with PyTorch's (tables 7 "
@@ -82,7 +85,7 @@ def page(machines: Sequence[Machine]) -> Page:
     )
     measured = [machine for machine in machines if any(map(machine.sources, (*KINDS, MODULES)))]
     for machine in measured:
-        _machine(result, machine)
+        _machine(result, machine, measured)
     if not measured:
         result.add(NOT_MEASURED)
     return result
@@ -105,8 +108,9 @@ def _paper_table() -> str:
     return "\n\n".join(parts)
 
 
-def _machine(page: Page, machine: Machine) -> None:
+def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
     page.add(f"## {machine.name}", sources(machine, *KINDS, MODULES))
+    page.add(of_age(machine, machines, *KINDS, MODULES))
     page.add(
         "Graphs are replayed, which leaves out what the host takes for a call, so that ours stand beside "
         "the paper's kernels (tables 5 and 6), and for the vendor's library the fastest of torch's ways: "
@@ -151,9 +155,11 @@ def _machine(page: Page, machine: Machine) -> None:
     page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
     whole, drawn = whole_networks(machine)
     if whole:
-        page.add(whole, sources(machine, SUITE))
+        page.add(whole, sources(machine, SUITE), of_age(machine, machines, SUITE))
     if drawn:
-        page.draw(Picture(f"separable-networks-{machine.slug}", f"{machine.name}: whole networks", drawn))
+        page.draw(
+            Picture(f"separable-networks-{machine.slug}", f"{machine.name}: whole networks", drawn), WHISKERS
+        )
     page.add(
         "### Ablation: row and column reuse in depthwise layers",
         *reuse_forms(list(rows["depthwise"].values()), machine.is_gpu),

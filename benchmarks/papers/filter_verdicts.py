@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from benchmarks.papers import claims
+from benchmarks.papers.filter_reasons import over_im2col, over_npp
 from benchmarks.papers.measurements import Contender, Machine, Row, named
 from benchmarks.papers.text import ratios, times
-from benchmarks.papers.verdicts import verdict
+from benchmarks.papers.verdicts import BUT, NOT_EXPLAINED, STRONGER, WEAKER, Reasons, verdict
 
 _RIVALS = ("im2col", "torch", "NPP")  # of the paper's, those that could be had
 
@@ -25,7 +26,8 @@ def filter_verdicts(
         if found and size in claims.FILTER_OVER_IM2COL_BY_SIZE:
             what = f"{_mean_of(size, 'im2col')} (from {times(min(found))} to {times(max(found))})"
             claimed = claims.FILTER_OVER_IM2COL_BY_SIZE[size]
-            text.append(verdict(machine, plan, what, mean(found), claimed))
+            reasons = over_im2col(machine, plan, size, members)
+            text.append(verdict(machine, plan, what, mean(found), claimed, reasons))
         found = ratios(members, peers["NPP"], own)
         if found and size in claims.FILTER_OVER_NPP:
             wins = [_side(row) for row in members if (row.ratio(peers["NPP"], own) or 0) > 1]
@@ -35,7 +37,11 @@ def filter_verdicts(
                 f"about {claims.FILTER_TURN} a side)"
             )
             but = f" in the mean, {_where(wins)} in where it wins" if _where(wins) else ""
-            text.append(verdict(machine, plan, what, mean(found), claims.FILTER_OVER_NPP[size], but=but))
+            claimed, reasons = (
+                claims.FILTER_OVER_NPP[size],
+                over_npp(machine, plan, size, members, peers["NPP"]),
+            )
+            text.append(verdict(machine, plan, what, mean(found), claimed, reasons, but=but))
     return text + _fastest(machine, plan, by_filter, peers)
 
 
@@ -60,7 +66,18 @@ def _fastest(
         f"{_sides(sides)}; the paper's {count} of {of} are the large ones)"
     )
     but = f" and {_where(sides)} in where it wins" if _where(sides) else ""
-    return [verdict(machine, plan, what, len(wins) / len(timed), count / of, is_share=True, but=but)]
+    reasons = _as_beside_npp(plan, timed, peers)
+    return [verdict(machine, plan, what, len(wins) / len(timed), count / of, reasons, is_share=True, but=but)]
+
+
+def _as_beside_npp(plan: str, timed: Sequence[Row], peers: Mapping[str, Contender]) -> Reasons:
+    """Whom it loses to, of whom the lines above say more."""
+    lost = {
+        name: [row for row in timed if (row.ratio(peers[name], named(plan)) or 2) <= 1] for name in _RIVALS
+    }
+    beaten = ", ".join(f"{name} is as fast or faster on {len(rows)}" for name, rows in lost.items() if rows)
+    reason = f"{beaten} of them, for which see above" if beaten else NOT_EXPLAINED
+    return {WEAKER: reason, STRONGER: NOT_EXPLAINED, BUT: reason}
 
 
 def _side(row: Row) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.papers import claims
+from benchmarks.papers.hntmp_verdicts import DIRECT, NEAREST, PUBLISHED, RIVALS, hntmp_verdict
 from benchmarks.papers.kernel_profiles import profile
 from benchmarks.papers.measurements import AUTO, CHOICE, Contender, Machine, Measurement, Row, Rows, named
 from benchmarks.papers.pictures import Panel, Picture
@@ -14,6 +15,7 @@ from benchmarks.papers.text import (
     NOT_MEASURED,
     Cell,
     Page,
+    of_age,
     over,
     own_spread,
     ratios,
@@ -23,22 +25,12 @@ from benchmarks.papers.text import (
     without_empty_columns,
     won,
 )
-from benchmarks.papers.verdicts import explained, no_verdict, not_timed, verdict
 from benchmarks.results import geomean
 
-# What the paper compares with, by the names of our records. cuDNN's implicit GEMM unfolds tiles on the fly,
-# as libdnn does. On CPUs cuConv's rows are a direct convolution: vector lanes own pixels.
-RIVALS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "im2col": ("im2col, then a matrix product", ("im2col", "native", "cudnn_gemm")),
-    "libdnn": ("implicit GEMM (cuDNN)", ("cudnn_implicit_gemm", "cudnn_implicit_precomp_gemm")),
-    "Winograd F(2,3)": ("Winograd (cuDNN)", ("cudnn_winograd", "cudnn_winograd_nonfused")),
-    "direct": ("direct (`hntmp/direct`)", ("hntmp/direct",)),
-}
+# cuConv's rows are a direct convolution there: vector lanes own pixels.
 CPU_RIVALS = {"im2col": RIVALS["im2col"], "direct": ("direct (`cuconv/rows`)", ("cuconv/rows",))}
-PUBLISHED = "hntmp/published"
 DIRECT_CACHED = "hntmp/direct_cached"
-PAPERS_FORMS = (PUBLISHED, "hntmp/direct", DIRECT_CACHED)
-NEAREST = "hntmp/taps"  # to the paper's, of what convx takes
+PAPERS_FORMS = (PUBLISHED, DIRECT, DIRECT_CACHED)
 FORMS = {
     NEAREST: "a filter's rows one at a time, two filters of a thread (four of 1x1) and 4x7 pixels of each",
     "hntmp/small": "a whole 3x3 filter in registers, two filters of a thread and 4x7 pixels of each",
@@ -58,11 +50,6 @@ DIFFERENCE = (
     "a row of each in registers at a time; the input's channels are spread over lanes and warps, whose sums "
     "meet at the end. The other plans keep whole filters in registers; `..._split` spreads channels over "
     "blocks too. On CPUs `hntmp/cpu` has vector lanes in the place of threads."
-)
-REASON = (
-    "Its threads are as many as output channels times tiles of pixels (2048 for 256x14x14 in the paper's "
-    "table 3), few for a GPU of this size, and its input's channels go one after another, each with a "
-    "barrier and a wait for memory."
 )
 _PROFILE = (
     *("algorithm", "kernel", "threads", "shared bytes", "registers, vector + scalar"),
@@ -105,7 +92,7 @@ def page(machines: Sequence[Machine]) -> Page:
     )
     measured = [machine for machine in machines if machine.rows("small_batch")]
     for machine in measured:
-        _machine(result, machine, machine.rows("small_batch"))
+        _machine(result, machine, measured)
     if not measured:
         result.add(NOT_MEASURED)
     return result
@@ -125,11 +112,11 @@ def _rivals(on_gpu: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
     return RIVALS if on_gpu else CPU_RIVALS
 
 
-def _machine(page: Page, machine: Machine, rows: Rows) -> None:
+def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
+    rows = machine.rows("small_batch")
     layers = [row for row in rows.values() if row.group == "ResNet 3x3" and row.batch == 1]
-    page.add(
-        f"## {machine.name}", sources(machine, "small_batch"), "### ResNet's 3x3 layers, one image, float32"
-    )
+    page.add(f"## {machine.name}", sources(machine, "small_batch"), of_age(machine, machines, "small_batch"))
+    page.add("### ResNet's 3x3 layers, one image, float32")
     page.add(_resnet(layers, machine), _missing(layers, machine.is_gpu), _networks(layers, machine))
     if not machine.is_gpu:
         page.add(own_spread(layers))
@@ -140,32 +127,7 @@ def _machine(page: Page, machine: Machine, rows: Rows) -> None:
     if forms := _forms_picture(machine, layers):
         page.draw(forms)
     page.add("### cuConv's layers, one image", _cuconv_layers(rows, machine))
-    page.add("### Verdict", *_verdict(layers, machine))
-
-
-def _verdict(layers: list[Row], machine: Machine) -> list[str]:
-    if not machine.is_gpu:
-        return [no_verdict("the paper's are of its own kernel, and `hntmp/cpu` is not that (see above)")]
-    lines, judged = [], 0
-    for name, claimed in claims.HNTMP_SPEEDUP.items():
-        title, patterns = RIVALS[name]
-        found = ratios(layers, named(*patterns), _PUBLISHED)
-        what = f"over {title.replace('`', '')}, the geomean of these layers"
-        if found:
-            lines.append(verdict(machine, PUBLISHED, what, geomean(found), claimed))
-        else:
-            lines.append(not_timed(machine, PUBLISHED, what, claimed))
-        judged += bool(found)
-    if not judged:
-        reason = (
-            f"the paper's are of its own kernel, and `{NEAREST}` is not that (see above); `{PUBLISHED}`, "
-            "which is, was not timed here yet"
-        )
-        return [no_verdict(reason)]
-    reason = "none of them is the published kernel"
-    lines.append(f"- `{NEAREST}`, the other plans of `hntmp/*` and `auto`. {no_verdict(reason)}")
-    lines.append(f"- Verdicts on {judged} of the paper's {len(claims.HNTMP_SPEEDUP)} speedups.")
-    return [explained(lines), REASON]
+    page.add("### Verdict", hntmp_verdict(layers, machine))
 
 
 def _others(machine: Machine) -> dict[str, Contender]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.papers import claims
 from benchmarks.papers.text import Cell, table
 from benchmarks.profiles import AMD, NVIDIA, Profile, load
+
+_CHANNELS = 256  # of the layer's input
 
 
 def profile(profiles: Sequence[Profile] | None = None) -> list[str]:
@@ -43,4 +46,21 @@ def profile(profiles: Sequence[Profile] | None = None) -> list[str]:
         f"those of the compiled code, for {AMD}, of the paper's GPU's family, and {NVIDIA}. Where all lanes "
         f"read one filter, as those of `hntmp/direct` do, {AMD} has scalar loads.",
         table(head, lines),
+        *_blocks_of_direct(profiles),
+    ]
+
+
+def _blocks_of_direct(profiles: Sequence[Profile]) -> list[str]:
+    """Why there are more than the paper prints."""
+    (printed,) = (line for line in claims.HNTMP_PROFILE if line[0] == "direct")
+    blocks, threads = map(int, printed[2].split("x"))
+    found = [each["blocks"] for each in profiles if each["plan"].startswith("hntmp/direct")]
+    if not found or min(found) <= blocks:
+        return []
+    return [
+        f"The forms of `hntmp/direct` launch {min(found)}x{threads} where table 3 prints {printed[2]}: a "
+        "thread has one pixel of a tile of 8x8 and 8 of the channels, for 8 filters of 9 weights and a pixel "
+        f"of the tile make the {printed[-1] // _CHANNELS} memory instructions for each input channel that "
+        f"table 3 has ({printed[-1]} for {_CHANNELS}), and sums of more channels would leave a thread "
+        "too few registers; 4 tiles and 32 groups of channels are these blocks."
     ]

@@ -165,6 +165,25 @@ class Machine:
             if f"{suite}{kind}" in self._files
         ]
 
+    def ages(self, suites: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """By file, when its oldest and its newest records were taken, where those say."""
+        found = {}
+        for suite in suites:
+            for stem, results in self.sources(suite):
+                taken = {results.taken(record) for record in results.records.values()}
+                dated = sorted(each for each in taken if not each.startswith("no date"))
+                if dated:
+                    found[stem] = (dated[0], dated[-1])
+        return found
+
+    def processors(self, suites: Sequence[str]) -> dict[str, list[str]]:
+        """The files of each."""
+        found: dict[str, list[str]] = {}
+        for suite in suites:
+            for stem, results in self.sources(suite):
+                found.setdefault(str(results.environment.get("processor", "unknown")), []).append(stem)
+        return found
+
     def rows(
         self, suite: str, operation: str = "forward", dtype: str = "float32", layout: str = "nchw"
     ) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.ablations import REUSE_FORMS, REUSE_REFERENCE
 from benchmarks.papers.measurements import Contender, Machine, Row, named
@@ -22,8 +22,7 @@ PLANS = {
     REUSE_REFERENCE: "`auto`",
 }
 FORMS = tuple(REUSE_FORMS.values())
-_POOLED = "D1-30"
-_SMALL = 14  # planes whose rows no warp is filled by
+_PLANES = (7, 14)  # sides by themselves; the others are one kind
 
 
 def reuse_forms(rows: Sequence[Row], on_gpu: bool) -> list[str]:
@@ -53,7 +52,7 @@ def reuse_forms(rows: Sequence[Row], on_gpu: bool) -> list[str]:
         "torch's own depthwise kernel, cuDNN switched off, and, where it was timed, over the form without "
         "reuse, which is the same kernel but for what it reuses.",
         table(*without_empty_columns(head, lines)),
-        *_by_plane(members, forms, bases, head),
+        *_by_plane(members, forms),
         no_verdict(reason),
     ]
 
@@ -70,11 +69,11 @@ def reuse_picture(machine: Machine, rows: Sequence[Row], group: str) -> Picture 
         (batch, name): f"{name}, batch {batch}" for name, batch in sorted({(r.group, r.batch) for r in found})
     }
     layers = {
-        title.split("`")[1].partition("/")[2] or "auto": [
+        _plan(form).partition("/")[2] or "auto": [
             ratios([row for row in found if (row.batch, row.group) == kind], base, named(form))
             for kind in kinds
         ]
-        for form, title in PLANS.items()
+        for form in PLANS
         if form != REUSE_FORMS["no_reuse"]
     }
     panel = Panel.of_layers(geomean, "geomean over the layers", list(kinds.values()), layers, "speedup")
@@ -82,31 +81,78 @@ def reuse_picture(machine: Machine, rows: Sequence[Row], group: str) -> Picture 
     return Picture(f"reuse-forms-{group.lower()}-{machine.slug}", title, [panel])
 
 
-def _by_plane(
-    members: Sequence[Row], forms: Sequence[str], bases: Mapping[str, Contender], head: Sequence[str]
-) -> list[str]:
-    """D1-30 apart by stride and plane, which decide what reuse can do, at the least and most images."""
-    rows = [
-        row for row in members if row.group == _POOLED and all(row.ratio(_NATIVE, named(f)) for f in forms)
-    ]
-    batches = sorted({row.batch for row in rows})
+def _by_plane(members: Sequence[Row], forms: Sequence[str]) -> list[str]:
+    """Of each table of layers, apart by what decides what reuse can do: filter, stride and plane."""
+    without = REUSE_FORMS["no_reuse"]
+    base = without if without in forms else ""
+    over = f"`{_plan(without)}`" if base else "torch's own kernel"
+    parts = []
+    for group in sorted({_table_of(row) for row in members}):
+        rows = [row for row in members if _table_of(row) == group]
+        rows = [row for row in rows if all(row.ratio(_NATIVE, named(form)) for form in forms)]
+        kinds = sorted({_kind(row) for row in rows}, key=lambda kind: (*kind[:2], kind[2] == 0, kind[2]))
+        if not kinds:
+            continue
+        contender = named(base) if base else _NATIVE
+        batches = sorted({row.batch for row in rows})
+        shown = list(dict.fromkeys((batches[0], batches[-1])))
+        for batch in shown:
+            parts += [
+                f"{group} at batch {batch} by filter, stride and the plane that comes in, speedups over "
+                f"{over}:",
+                _forms_by_kind([row for row in rows if row.batch == batch], kinds, contender, base),
+            ]
+        if len(batches) > len(shown):
+            parts += [
+                f"Both reuses together, `{_plan(REUSE_FORMS['strip'])}`, over {over}, at every batch:",
+                _strip_by_kind(rows, kinds, batches, contender),
+            ]
+    return parts
+
+
+_Kind = tuple[int, int, int]  # side of the filter, stride, and of the plane, 0 for the others
+
+
+def _forms_by_kind(rows: Sequence[Row], kinds: Sequence[_Kind], base: Contender, form: str) -> str:
+    """Of one batch. form: the record of base, which needs no column."""
+    columns = [each for each in PLANS if each != form]
     lines: list[list[Cell]] = []
-    for batch in dict.fromkeys((*batches[:1], *batches[-1:])):
-        for kind in sorted({_kind(row) for row in rows}):
-            some = [row for row in rows if (row.batch, _kind(row)) == (batch, kind)]
-            for title, base in bases.items():
-                line: list[Cell] = [kind, batch, len(some), title]
-                lines.append([*line, *(mean_ratio(some, base, named(form)) for form in PLANS)])
-    if not lines:
-        return []
-    return [
-        f"{_POOLED} by stride and by the plane that comes in:",
-        table(*without_empty_columns(head, lines)),
-    ]
+    for kind in kinds:
+        if some := [row for row in rows if _kind(row) == kind]:
+            gains = [mean_ratio(some, base, named(each)) for each in columns]
+            lines.append([*_titles(kind), len(some), *gains])
+    head = ["filter", "stride", "plane", "layers", *(f"`{_plan(each)}`" for each in columns)]
+    return table(*without_empty_columns(head, lines), text_columns=3)
 
 
-def _kind(row: Row) -> str:
-    if row.shape["stride"] != 1:
-        return f"stride {row.shape['stride']}"
+def _strip_by_kind(
+    rows: Sequence[Row], kinds: Sequence[_Kind], batches: Sequence[int], base: Contender
+) -> str:
+    strip = named(REUSE_FORMS["strip"])
+    lines: list[list[Cell]] = []
+    for kind in kinds:
+        some = [[row for row in rows if (_kind(row), row.batch) == (kind, batch)] for batch in batches]
+        lines.append([*_titles(kind), *(mean_ratio(each, base, strip) for each in some)])
+    head = ["filter", "stride", "plane", *(f"batch {batch}" for batch in batches)]
+    return table(head, lines, text_columns=3)
+
+
+def _plan(form: str) -> str:
+    """The plan of a record's name, "auto" of what was chosen."""
+    return PLANS[form].split("`")[1]
+
+
+def _table_of(row: Row) -> str:
+    """The papers' name of the layers, without their filter."""
+    return row.group.split(" ")[0]
+
+
+def _kind(row: Row) -> _Kind:
     side = int(row.shape["size"])
-    return f"stride 1, {side}x{side}" if side <= _SMALL else f"stride 1, over {_SMALL}x{_SMALL}"
+    return int(row.shape["filter"]), int(row.shape["stride"]), side if side in _PLANES else 0
+
+
+def _titles(kind: _Kind) -> list[Cell]:
+    size, stride, side = kind
+    plane = f"{side}x{side}" if side else "others"
+    return [f"{size}x{size}", f"{stride}", plane]

@@ -43,6 +43,13 @@ def transactions(records: Sequence[Record] | None = None) -> list[str]:
     return parts
 
 
+def read_sectors(by: str, name: str, extent: int, size: int) -> int | None:
+    """As a GPU counted them. name: of a column."""
+    some = [record for record in load() if record["by"] == by]
+    record = _places(some).get((extent, size), {}).get(name)
+    return int(record["load_sectors"]) if record else None
+
+
 def _name(contender: str) -> str:
     """The key of _HEADS."""
     plan, *tiling = contender.split()

@@ -26,6 +26,7 @@ from benchmarks.papers.text import (
     Cell,
     Page,
     mean_ratio,
+    of_age,
     over,
     ratios,
     sources,
@@ -113,14 +114,15 @@ def page(machines: Sequence[Machine]) -> Page:
         machine for machine in machines if machine.sources("filter2d") or machine.sources("depthwise")
     ]
     for machine in measured:
-        _machine(result, machine)
+        _machine(result, machine, measured)
     if not measured:
         result.add(NOT_MEASURED)
     return result
 
 
-def _machine(page: Page, machine: Machine) -> None:
-    page.add(f"## {machine.name}", sources(machine, "filter2d", "depthwise"))
+def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
+    suites = ("filter2d", "depthwise")
+    page.add(f"## {machine.name}", sources(machine, *suites), of_age(machine, machines, *suites))
     page.add("### Single-channel images, float32")
     images = list(machine.rows("filter2d").values())
     if images:

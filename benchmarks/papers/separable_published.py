@@ -10,8 +10,10 @@ from benchmarks.ablations import FORMS, PUBLISHED, REUSE_FORMS
 from benchmarks.papers import claims
 from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.separable_reasons import reasons_of
 from benchmarks.papers.text import NOT_MEASURED, Cell, Page, ratios, table, us
-from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, verdict
+from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, not_timed, verdict
+from benchmarks.papers.whole_networks import NOT_IN_NETWORKS
 
 _Claims = Mapping[int, tuple[float, float, float]]
 # By suite: the plan, what its records are called, and the tables of kernels and of modules.
@@ -27,6 +29,7 @@ _FORMS: dict[str, tuple[str, str, dict[int, _Claims]]] = {
         {6: claims.POINTWISE_KERNELS, 8: claims.POINTWISE_MODULES},
     ),
 }
+_NAMED = 3  # layers one by one; of more the first and the last
 # Beside the paper's baselines, in the order of its tables: the fastest of MIOpen's algorithms, and PyTorch.
 _BASELINES: dict[str, Contender] = {"the fastest of torch's ways": torch_best, "torch's choice": TORCH}
 
@@ -44,10 +47,11 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
         members = [row for row in rows[suite] if row.ratio(TORCH, named(name))]
         if members:
             page.add(_table(suite, members, name, tables), _left_out(suite, members, rows[suite]))
-            text += _verdicts(machine, suite, members, tables)
+            text += _verdicts(machine, suite, members, rows[suite], tables)
             panels.append(_panel(suite, members))
             by_layer += _layer_panels(suite, name, members)
         else:
+            text += _none_timed(machine, plan, suite, tables)
             page.add(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
     if panels:
         page.draw(
@@ -55,6 +59,7 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
         )
         page.draw(Picture(f"separable-layers-{machine.slug}", f"{machine.name}: layer by layer", by_layer))
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
+    text.append(f"- Networks (table 9). {no_verdict(NOT_IN_NETWORKS)}")
     page.add("### Verdict", explained(text))
 
 
@@ -66,7 +71,12 @@ def _gains(rows: Sequence[Row], contender: Contender, batch: int) -> list[list[f
 
 def _batches(rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[int]:
     """Those that the paper has too."""
-    return sorted({row.batch for row in rows}.intersection(*tables.values()))
+    return [batch for batch in _claimed(tables) if any(row.batch == batch for row in rows)]
+
+
+def _claimed(tables: Mapping[int, _Claims]) -> list[int]:
+    """The paper's batches."""
+    return sorted({batch for claimed in tables.values() for batch in claimed})
 
 
 def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Claims]) -> str:
@@ -74,8 +84,12 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
     for baseline, number in zip(_BASELINES, tables, strict=True):
         head += [f"over {baseline}", f"the paper, table {number}", "convx's fastest"]
     lines: list[list[Cell]] = []
-    for batch in _batches(rows, tables):
+    for batch in _claimed(tables):
         some = [row for row in rows if row.batch == batch]
+        if not some:
+            missing = [cell for claimed in tables.values() for cell in ("-", claimed[batch][2], "-")]
+            lines.append([batch, 0, "-", *missing])
+            continue
         times = [time.us for row in some if (time := row.together(named(name), TORCH)[0])]
         line: list[Cell] = [batch, len(some), us(mean(times))]
         own, best = _gains(some, named(name), batch), _gains(some, named(f"{suite}*"), batch)
@@ -92,26 +106,52 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
 
 def _left_out(suite: str, rows: Sequence[Row], every: Sequence[Row]) -> str:
     """Layers that the table lacks, and why: the run did not come to them, or has no such kernel for them."""
-    measured = {(row.case, row.batch) for row in rows}
-    batches = sorted({row.batch for row in rows})
-    absent = [row for row in every if row.batch in batches and (row.case, row.batch) not in measured]
+    absent = _absent(suite, rows, every)
     forms = named(*FORMS.values(), *REUSE_FORMS.values())
-    without = [row for row in absent if row.together(forms)[0]]
-    unreached = [row for row in absent if row not in without]
+    ran = {(row.case, row.batch) for row in every if row.together(forms)[0]}
     parts = []
-    if without:
-        parts.append(f"No kernel of the published form ran {_names(without)}.")
-    if unreached:
+    if without := [place for place in absent if place in ran]:
+        parts.append(f"No kernel of the published form ran {_places(without)}.")
+    if unreached := [place for place in absent if place not in ran]:
         parts.append(
-            f"Not in the table: {_names(unreached)}. Neither memory nor the tilings are why: none of the "
-            "run's contenders has a record there, for it ended before. "
+            f"Not in the table: {_places(unreached)}. Neither memory nor the tilings are why: none of the "
+            "contenders has a record there. "
             f"`python -m benchmarks --suite {suite} --ablations --resume` goes on."
         )
     return " ".join(parts)
 
 
-def _names(rows: Sequence[Row]) -> str:
-    return ", ".join(f"{row.case} at batch {row.batch}" for row in rows)
+_Place = tuple[str, int]  # a layer and a batch
+
+
+def _absent(suite: str, rows: Sequence[Row], every: Sequence[Row]) -> list[_Place]:
+    """What a table of the paper has the mean of, and was not timed. every: with other plans too."""
+    _, _, tables = _FORMS[suite]
+    measured = {(row.case, row.batch) for row in rows}
+    cases = dict.fromkeys(row.case for row in every)
+    return [(case, batch) for batch in _claimed(tables) for case in cases if (case, batch) not in measured]
+
+
+def _places(places: Sequence[_Place]) -> str:
+    """By batches that have the same layers: "P44 and P45 at batch 64"."""
+    by_batch: dict[int, list[str]] = {}
+    for case, batch in places:
+        by_batch.setdefault(batch, []).append(case)
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for batch, cases in by_batch.items():
+        alike.setdefault(tuple(cases), []).append(batch)
+    return ", ".join(
+        f"{_cases(cases)} at batch {_listed(list(map(str, batches)))}" for cases, batches in alike.items()
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """ "P43, P44 and P45"."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+
+
+def _cases(cases: Sequence[str]) -> str:
+    return _listed(cases) if len(cases) <= _NAMED else f"{cases[0]} to {cases[-1]} ({len(cases)} layers)"
 
 
 def _panel(suite: str, rows: Sequence[Row]) -> Panel:
@@ -151,14 +191,32 @@ def _layer_panels(suite: str, name: str, rows: Sequence[Row]) -> list[Panel]:
     return panels
 
 
-def _verdicts(machine: Machine, suite: str, rows: Sequence[Row], tables: Mapping[int, _Claims]) -> list[str]:
+def _none_timed(machine: Machine, plan: str, suite: str, tables: Mapping[int, _Claims]) -> list[str]:
+    return [
+        not_timed(machine, plan, f"{suite} layers over {baseline}, batch {batch}", of_paper)
+        for baseline, claimed in zip(_BASELINES, tables.values(), strict=True)
+        for batch, (*_, of_paper) in claimed.items()
+    ]
+
+
+def _verdicts(
+    machine: Machine, suite: str, rows: Sequence[Row], every: Sequence[Row], tables: Mapping[int, _Claims]
+) -> list[str]:
     """By batch: the paper gains at one image and loses at many."""
     plan, name, _ = _FORMS[suite]
-    text = []
+    text, measured = [], _batches(rows, tables)
     for index, (baseline, claimed) in enumerate(zip(_BASELINES, tables.values(), strict=True)):
-        for batch in _batches(rows, tables):
-            found, of_paper = mean(_gains(rows, named(name), batch)[index]), claimed[batch][2]
+        for batch, (*_, of_paper) in claimed.items():
+            what = f"{suite} layers over {baseline}, batch {batch}"
+            if batch not in measured:
+                text.append(not_timed(machine, plan, what, of_paper))
+                continue
+            found = mean(_gains(rows, named(name), batch)[index])
             loss = ", a loss as the paper's" if found < 1 and of_paper < 1 else ""
-            what = f"{suite} layers over {baseline}, batch {batch}{loss}"
-            text.append(verdict(machine, plan, what, found, of_paper))
+            some = [row for row in rows if row.batch == batch]
+            reasons = reasons_of(name, some, baseline, _BASELINES[baseline], claimed[batch])
+            text.append(verdict(machine, plan, f"{what}{loss}", found, of_paper, reasons))
+    partly = [place for place in _absent(suite, rows, every) if place[1] in measured]
+    if partly:
+        text.append(not_timed(machine, plan, _places(partly)))
     return text

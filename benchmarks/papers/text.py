@@ -12,14 +12,15 @@ from benchmarks.results import geomean
 
 Cell = str | float | int | None
 NOT_MEASURED = "Not measured yet."
+_DATE = len("2026-11-30")
 HARDWARE = "Everything here was timed on NVIDIA's GPUs and on CPUs: no AMD and no mobile hardware was used."
 TOGETHER = (
     "Every ratio is of times of one measurement, whose contenders took turns; what was not timed together "
     "has none."
 )
 WHISKERS = (
-    "Whiskers, in this picture and those below, are the lower and upper quartile of the layers whose mean or "
-    "geomean the bar is; the paper's own means have none."
+    "Whiskers, in this picture and those below that say nothing else, are the lower and upper quartile of "
+    "the layers whose mean or geomean the bar is; the paper's own means have none."
 )
 
 
@@ -34,11 +35,12 @@ class Page:
     def add(self, *parts: str) -> None:
         self.parts += [part for part in parts if part]
 
-    def draw(self, picture: Picture) -> None:
+    def draw(self, picture: Picture, whiskers: str = WHISKERS) -> None:
+        """whiskers: what they are, said once."""
         self.pictures.append(picture)
         self.parts.append(f"![{picture.title}](pictures/{picture.name}.svg)")
-        if any(panel.has_spread for panel in picture.panels) and WHISKERS not in self.parts:
-            self.parts.append(WHISKERS)
+        if any(panel.has_spread for panel in picture.panels) and whiskers not in self.parts:
+            self.parts.append(whiskers)
 
     @property
     def text(self) -> str:
@@ -123,6 +125,28 @@ def sources(machine: Machine, *suites: str) -> str:
                 line += "; problems in it were measured more than once"
             lines.append(line)
     return "\n".join([*lines, "", TOGETHER])
+
+
+def of_age(machine: Machine, machines: Sequence[Machine], *suites: str) -> str:
+    """Which of a machine's records are of older kernels than the newest of a page, and on a CPU which are of
+    another processor."""
+    ages = [each.ages(suites) for each in machines]
+    newest = max((newest for each in ages for _, newest in each.values()), default="")
+    older = [
+        f"`{stem}.json`, of kernels as of {oldest}"
+        for stem, (oldest, _) in machine.ages(suites).items()
+        if oldest[:_DATE] < newest[:_DATE]
+    ]
+    parts = []
+    if older:
+        parts.append(f"Older than the newest records of this page ({newest}): {'; '.join(older)}.")
+    processors = machine.processors(suites)
+    if len(processors) > 1 and not machine.is_gpu:
+        files = "; ".join(
+            f"{name}: {', '.join(f'`{stem}.json`' for stem in stems)}" for name, stems in processors.items()
+        )
+        parts.append(f"These files are of different processors, whose times do not compare: {files}.")
+    return "\n\n".join(parts)
 
 
 def percent(part: int, whole: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.papers.measurements import Machine
 
@@ -25,18 +25,48 @@ PUBLISHED_PLANS = {
 }
 _NEAR = 0.2  # of the published figure
 NOT_TIMED = "not timed together"
+NOT_EXPLAINED = "not explained by what was measured"
+REPRODUCES, WEAKER, STRONGER, DOES_NOT = "reproduces", "weaker", "stronger", "does not reproduce"
+BUT = "but"  # the reason of what verdict's but says
 _ANOTHER = "another kernel"
+_IN_MEANS = "them in its means"
+_WHY = " Why: "
+_AS_ABOVE = f"{_WHY}as in the line above."
+Reasons = Mapping[str, str]  # by outcome: a verdict takes the one of its word
 
 
 def judged(found: float, claimed: float) -> str:
     """What a speedup that was found says of the one that a paper has."""
-    return "does not reproduce" if (found > 1) != (claimed > 1) else _beside(found, claimed)
+    return DOES_NOT if (found > 1) != (claimed > 1) else _beside(found, claimed)
 
 
 def _beside(found: float, claimed: float) -> str:
     if abs(found / claimed - 1) <= _NEAR:
-        return "reproduces"
-    return "weaker" if found < claimed else "stronger"
+        return REPRODUCES
+    return WEAKER if found < claimed else STRONGER
+
+
+def outcomes(claimed: float, lost: str = "", won: str = "") -> dict[str, str]:
+    """Reasons of a claim: why there is less than the paper has, and why there is more."""
+    less, more = lost or NOT_EXPLAINED, won or NOT_EXPLAINED
+    return {WEAKER: less, STRONGER: more, DOES_NOT: less if claimed > 1 else more}
+
+
+def since(what: str, own: float, peers: float) -> tuple[str, str]:
+    """Why there is less and why there is more, as far as it is what each gained over its time in the paper;
+    "" for the one that this does not explain. what: the peer, and where."""
+    said = f"{what} takes 1/{peers:.1f} of its time in the paper, the published form 1/{own:.1f}"
+    return (said, "") if peers > own else ("", said)
+
+
+def _why(word: str, reasons: Reasons, but: str = "") -> str:
+    """The reasons of an outcome; ValueError where one is missing."""
+    wanted = [] if word == REPRODUCES else [word]
+    wanted += [BUT] if but else []
+    if missing := [each for each in wanted if not reasons.get(each)]:
+        raise ValueError(f"a verdict has no reason for its outcome: {', '.join(missing)}")
+    said = "; ".join(dict.fromkeys(part for each in wanted for part in reasons[each].split("; ")))
+    return f"{_WHY}{said}." if said else ""
 
 
 def verdict(
@@ -45,6 +75,7 @@ def verdict(
     what: str,
     found: float,
     claimed: float,
+    reasons: Reasons,
     is_share: bool = False,
     but: str = "",
 ) -> str:
@@ -54,29 +85,33 @@ def verdict(
     _check(machine, plan)
     word = (_beside if is_share else judged)(found, claimed)
     form = ".2%" if is_share else ".2f"
-    return f"- `{plan}`, {what}: {found:{form}}; the paper has {claimed:{form}}: **{word}{but}**."
+    why = _why(word, reasons, but)
+    return f"- `{plan}`, {what}: {found:{form}}; the paper has {claimed:{form}}: **{word}{but}**.{why}"
 
 
-def share_verdict(machine: Machine, plan: str, what: str, found: float, claimed: str, least: float) -> str:
+def share_verdict(
+    machine: Machine, plan: str, what: str, found: float, claimed: str, least: float, reasons: Reasons
+) -> str:
     """As verdict, of a share that the paper has in words, which stand for the least or more."""
     _check(machine, plan)
-    word = "reproduces" if found >= least else "weaker"
-    return f"- `{plan}`, {what}: {found:.2%}; the paper has {claimed}: **{word}**."
+    word = REPRODUCES if found >= least else WEAKER
+    return f"- `{plan}`, {what}: {found:.2%}; the paper has {claimed}: **{word}**.{_why(word, reasons)}"
 
 
-def not_timed(machine: Machine, plan: str, what: str, claimed: float) -> str:
-    """In the place of a verdict, so that no claim of a paper drops out unseen."""
+def not_timed(machine: Machine, plan: str, what: str, claimed: float | None = None) -> str:
+    """In the place of a verdict, so that no claim of a paper drops out unseen. claimed: none of a part of
+    what a figure of the paper is the mean of."""
     _check(machine, plan)
-    return f"- `{plan}`, {what}: -; the paper has {claimed:.2f}: **{NOT_TIMED}**."
+    figure = _IN_MEANS if claimed is None else f"{claimed:.2f}"
+    return f"- `{plan}`, {what}: -; the paper has {figure}: **{NOT_TIMED}**."
 
 
-def of_another(plan: str, what: str, found: float, claimed: float) -> str:
+def of_another(plan: str, what: str, found: float, claimed: float, reasons: Reasons) -> str:
     """A line on a kernel that is not the paper's, beside the paper's figure."""
-    if abs(found / claimed - 1) <= _NEAR:
-        word = "with as much gain"
-    else:
-        word = "with less gain" if found < claimed else "with more gain"
-    return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{_ANOTHER}, {word}**."
+    outcome = _beside(found, claimed)
+    word = {REPRODUCES: "with as much gain", WEAKER: "with less gain", STRONGER: "with more gain"}[outcome]
+    why = _why(outcome, reasons)
+    return f"- `{plan}`, {what}: {found:.2f}; the paper has {claimed:.2f}: **{_ANOTHER}, {word}**.{why}"
 
 
 def _check(machine: Machine, plan: str) -> None:
@@ -87,7 +122,10 @@ def _check(machine: Machine, plan: str) -> None:
         )
 
 
-_VERDICT = re.compile(r"- `.+?`, (.+): ([\d.]+%?|-); the paper has ([\d.]+%?|almost all.*): \*\*(.+)\*\*\.")
+_VERDICT = re.compile(
+    rf"- `.+?`, (.+?): ([\d.]+%?|-); the paper has ([\d.]+%?|almost all[^:]*|{_IN_MEANS}): "
+    rf"\*\*([^*]+)\*\*\.(?:{_WHY}.+)?"
+)
 _DETAILS = re.compile(
     r", the geomean.*| \((?:geomean|from|\d+ of) .*|,? in the mean .*|, then a matrix product"
 )
@@ -117,28 +155,39 @@ def in_short(text: str) -> str:
 def _figures(what: str, parts: list[tuple[str, str, str]]) -> str:
     batches, found, claimed = zip(*parts, strict=True)
     if not all(batches):
-        return ", ".join(f"{what} {speedup} ({claim})" for _, speedup, claim in parts)
+        return ", ".join(
+            what if claim == _IN_MEANS else f"{what} {speedup} ({claim})" for _, speedup, claim in parts
+        )
     return f"{what} at batch {', '.join(batches)} {_range(found)} ({_range(claimed)})"
 
 
 def _range(figures: Sequence[str]) -> str:
+    if "-" in figures:  # of those that were not timed, which stand together
+        return "-"
     least, most = (choose(figures, key=float) for choose in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
 _WORDS = (
     "Within 20 % of the paper's figure it *reproduces*; *weaker* and *stronger* are further from it on the "
-    "same side of 1; on the other side it *does not reproduce*."
+    "same side of 1; on the other side it *does not reproduce*. Reasons are what the records and counts of "
+    "this page show; where they show none, it says so."
 )
 _WORDS_OF_ANOTHER = "*Another kernel*: not the paper's own, of which only is said whether it gains as much."
 
 
 def explained(lines: list[str]) -> str:
-    """The lines, and what the words of those mean that have a verdict."""
-    if not any(line.endswith("**.") for line in lines):
+    """The lines, and what the words of those mean that have a verdict. A reason that is the line's above as
+    well is not said again."""
+    if not any("**." in line for line in lines):
         return "\n".join(lines)
     of_another = [_WORDS_OF_ANOTHER] if any(f"**{_ANOTHER}" in line for line in lines) else []
-    return "\n".join([_WORDS, *of_another, "", *lines])
+    parts = [line.partition(_WHY) for line in lines]
+    said = [
+        f"{line}{_AS_ABOVE}" if why and index and why == parts[index - 1][2] else lines[index]
+        for index, (line, _, why) in enumerate(parts)
+    ]
+    return "\n".join([_WORDS, *of_another, "", *said])
 
 
 def no_verdict(reason: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from paper_records import everything, texts, write
 
 from benchmarks.ablations import PUBLISHED, REUSE_FORMS, REUSE_REFERENCE
-from benchmarks.papers import claims, cuconv_layers, hntmp
+from benchmarks.papers import claims, cuconv_layers, hntmp, hntmp_verdicts
 from benchmarks.papers.measurements import machines
-from benchmarks.papers.verdicts import NOT_TIMED, in_short
+from benchmarks.papers.verdicts import NOT_EXPLAINED, NOT_TIMED, in_short
 from benchmarks.results import RESULTS, load
 
 __all__ = ["everything"]  # a fixture
@@ -25,7 +25,7 @@ def test_no_claim_of_hntmp_drops_out(everything: Path) -> None:
             layers = [row for row in machine.rows("small_batch").values() if row.group == "ResNet 3x3"]
             judged = 0
             for name, claimed in claims.HNTMP_SPEEDUP.items():
-                title, patterns = hntmp.RIVALS[name]
+                title, patterns = hntmp_verdicts.RIVALS[name]
                 (line,) = (
                     each
                     for each in lines
@@ -81,7 +81,13 @@ def test_depthwise_claims_stand_beside_convx_s_forms(tmp_path: Path) -> None:
     assert "several columns of a lane | 13 | 4.00 | 4.50 | 3.00 | 3.00 | 1.50 | 2.00 |" in text
     write(tmp_path, "depthwise", forms | peers | {"+cudnn_implicit_gemm": 4.0}, kind="_ablations")
     text = texts(tmp_path)["row_and_column_reuse"]
-    assert "were timed on 26 of 26 layers; of those the fastest were implicit gemm." in text
+    assert "were timed on 26 of 26 layers." in text
+    assert "| its heuristic's choice | 1.33 | 1.33 |\n| implicit GEMM | 2.00 | 2.00 |" in text
+    assert "At 3x3 the heuristic's choice gives 1.33, the best of those named 2.00." in text
+    assert "None of these layers was run by implicit GEMM, precomputed, GEMM, FFT, " in text
+    write(tmp_path, "depthwise", forms | peers | {"+cudnn": 2.0, "+cudnn_gemm": 4.0}, kind="_ablations")
+    other = texts(tmp_path)["row_and_column_reuse"]
+    assert "The figure at 3x3 is the heuristic's choice's (4.00), which is none of those named" in other
     assert "several columns of a lane | 13 | 4.00 | 4.50 | 2.00 | 2.00 | 1.50 | 2.00 |" in text
     assert "| 3x3 | cuDNN's fastest | 13 | 2.00 | 2.80 |" in text
     line = "3x3 depthwise layers over cuDNN's fastest in the mean (most 2.00, the paper's 2.00)"
@@ -95,9 +101,14 @@ def test_depthwise_claims_stand_beside_convx_s_forms(tmp_path: Path) -> None:
 
 def test_planes_and_strides_are_told_apart(everything: Path) -> None:
     text = texts(everything)["depthwise_separable"]
-    assert "| stride 2 | 1 | 13 | torch's own kernel | 0.50 | 0.67 | 1.00 | 1.33 | 0.80 | 2.00 |" in text
-    for kind, count in (("14x14", 6), ("7x7", 4), ("over 14x14", 7)):
-        assert f"| stride 1, {kind} | 64 | {count} | `depthwise/no_reuse` | 1.00 |" in text
+    for batch in (1, 64):
+        title = f"D1-30 at batch {batch} by filter, stride and the plane that comes in, speedups over"
+        _, _, rest = text.partition(f"{title} `depthwise/no_reuse`:\n\n")
+        lines = rest.partition("\n\n")[0].splitlines()[2:]
+        assert len(lines) == 10 and lines[0] == "| 3x3 | 1 | 7x7 | 3 | 1.33 | 2.00 | 2.67 | 1.60 | 4.00 |"
+        assert sum(int(line.split(" | ")[3]) for line in lines) == 30
+    assert "| 5x5 | 2 | others | 2.67 | 2.67 | 2.67 |" in text  # both reuses at each batch
+    assert "CONV1-13 at batch 512 by filter, stride" in texts(everything)["row_and_column_reuse"]
 
 
 def test_layers_without_the_published_form_are_named(everything: Path) -> None:
@@ -108,8 +119,12 @@ def test_layers_without_the_published_form_are_named(everything: Path) -> None:
             del results.records[key]
     results.write(path)
     text = texts(everything)["depthwise_separable"]
-    assert "Not in the table: P45 at batch 1, P45 at batch 8, P45 at batch 64. Neither memory nor" in text
-    assert "No kernel of the published form ran P44 at batch 1, P44 at batch 8, P44 at batch 64." in text
+    unreached = (
+        "Not in the table: P45 at batch 1, 8 and 64, P1 to P45 (45 layers) at batch 16 and 32. Neither memory"
+    )
+    assert unreached in text and "No kernel of the published form ran P44 at batch 1, 8 and 64." in text
+    line = "- `pointwise/generated`, P44 and P45 at batch 1, 8 and 64: -; the paper has them in its means"
+    assert f"{line}: **{NOT_TIMED}**." in text and "P44 and P45 at batch 1, 8 and 64" in in_short(text)
 
 
 def test_auto_beside_the_forms_fills_in_batches(tmp_path: Path) -> None:
@@ -146,3 +161,56 @@ def test_the_spread_of_torch_against_itself_is_named(tmp_path: Path) -> None:
     assert "In 135 of these 135 measurements `auto` took torch's own convolution (`native`)" in text
     assert "geomean 1.50, half of them from 1.50 to 1.50, the farthest 1.50 and 1.50" in text
     assert "`auto` took `native` on 135, as convx was when these records were taken (no date)." in text
+
+
+def test_configurations_without_a_time_are_told_apart(everything: Path) -> None:
+    """Those that the planner refuses for their planes count as not faster; the others do not count."""
+    path = everything / "test-gpu" / "small_batch_candidates.json"
+    results = load(path)
+    refused, untimed = ("C64-224-3x3-64", 32), ("C48-7-5x5-128", 32)
+    for key, record in list(results.records.items()):
+        if (record["case"], record["batch"]) in (refused, untimed):
+            del results.records[key]
+    results.write(path)
+    text = texts(everything)["cuconv"]
+    assert "faster than cuDNN's fastest (280 of 281, batches 1, 8, 32)" in text
+    line = (
+        "- 2 configurations have no time. The planner refuses 1 of them, for their planes of sums exceed the "
+    )
+    assert line in text
+    assert "1 are not refused for that, were not timed and do not count: C48-7-5x5-128 at batch 32." in text
+
+
+def test_reasons_follow_the_records(tmp_path: Path) -> None:
+    """HNTMP's is what it takes for a channel, where that is why."""
+    times = {"hntmp/published": 4.0, "hntmp/taps": 1.0, "+torch": 3.0, "+im2col": 3.0}
+    write(tmp_path, "small_batch", times)
+    over = "- `hntmp/published`, over im2col, then a matrix product, the geomean of these layers: "
+    said = f"{over}0.75; the paper has 14.60: **does not reproduce**. Why: "
+    assert f"{said}{NOT_EXPLAINED}." in texts(tmp_path)["hntmp"]
+    (path,) = tmp_path.glob("*/small_batch_candidates.json")
+    results = load(path)
+    for record in results.records.values():
+        if record["method"] == "hntmp/published" and record["group"] == "ResNet 3x3":
+            record["convx_us"] = record["shape"]["in_channels"] / 2
+    results.write(path)
+    assert "yet it takes 0.50 to 0.50 us for each input channel" in texts(tmp_path)["hntmp"]
+
+
+def test_older_records_and_other_processors_are_named(tmp_path: Path) -> None:
+    """Of a machine's files beside the newest of the page's."""
+    for machine, kind, date, processor in (
+        ("cpu-9-cores", "", "2026-11-21", "one"),
+        ("cpu-9-cores", "_candidates", "2026-11-29", "another"),
+        ("test-gpu", "", "2026-11-29", "one"),
+    ):
+        write(tmp_path, "small_batch", {"auto": 2.0, "+torch": 3.0}, kind=kind, machine=machine)
+        path = tmp_path / machine / f"small_batch{kind}.json"
+        results = load(path)
+        results.environment |= {"date": date, "commit": "abc", "processor": processor}
+        results.write(path)
+    gpu, cpu = texts(tmp_path)["hntmp"].split("## Test GPU")[1:]
+    older = "`small_batch.json`, of kernels as of 2026-11-21, commit abc."
+    assert f"Older than the newest records of this page (2026-11-29, commit abc): {older}" in cpu
+    assert "processors, whose times do not compare: another: `small_batch_candidates.json`; one:" in cpu
+    assert "Older than" not in gpu and "processors" not in gpu
