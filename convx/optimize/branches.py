@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -40,8 +41,9 @@ fx.node.has_side_effect(expect)
 class _Asked(fx.Proxy):
     """May be made a number of Python's, where it is a size."""
 
-    def __getattr__(self, name: str) -> Attribute:
-        return _AskedAttribute(self, name)
+    def __getattr__(self, name: str) -> Any:
+        found = _AskedAttribute(self, name)
+        return self.tracer.device_type(found) if name == "type" else found  # type: ignore[attr-defined]
 
     def __int__(self) -> int:
         return self.tracer.decided(self, int)  # type: ignore[attr-defined,no-any-return]
@@ -102,6 +104,11 @@ class BranchTracer(fx.Tracer):
         if not hasattr(found, "__len__"):
             raise fx.proxy.TraceError("the length of something that depends on the input's values")
         return self._decide(self._call(length, obj), len(found))  # type: ignore[no-any-return]
+
+    def device_type(self, obj: _AskedAttribute) -> Any:
+        """Of an attribute "type": the name, where a device has it. torch.autocast takes no proxy."""
+        device = self._value(obj.root.node)
+        return self._decide(obj, device.type) if isinstance(device, torch.device) else obj
 
     def _decide(self, obj: fx.Proxy, decided: Any) -> Any:
         self._value(obj.node)

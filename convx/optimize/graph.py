@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import operator
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from convx.optimize.nodes import is_image, shape_of
 from convx.optimize.ranks import drop_asserts
 
 _CALLS = ("call_module", "call_function", "call_method")
+STOPS_AUTOCAST = "stops_autocast"  # in the metadata of a graph whose model turns it off for a part
 _ADDITIONS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add, "add", "add_")
 _MODULES_OF_ACTIVATIONS: dict[type[nn.Module], str] = {
     nn.ReLU: "relu",
@@ -96,9 +99,28 @@ class _Tracer(BranchTracer):
         return package in ("torch", "convx") and not isinstance(module, nn.Sequential)
 
 
+@contextmanager
+def _watching_autocast() -> Iterator[list[bool]]:
+    """What this thread turns autocast to meanwhile, on or off."""
+    kind, thread, turned = torch.autocast, threading.get_ident(), []
+    enter = kind.__enter__
+
+    def watched(self: Any) -> Any:
+        if threading.get_ident() == thread:
+            turned.append(bool(self._enabled))
+        return enter(self)  # type: ignore[no-untyped-call]
+
+    kind.__enter__ = watched  # type: ignore[method-assign]
+    try:
+        yield turned
+    finally:
+        kind.__enter__ = enter  # type: ignore[method-assign]
+
+
 def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> fx.GraphModule:
     """A module of the tensors of such calls alone, which decides by sizes as for the example. Raises what fx
-    raises where it can't follow the model."""
+    raises where it can't follow the model. A graph has nothing of autocast in it: that the model turns it off
+    for a part, which makes a difference where the caller has it on, is in the metadata."""
     tracer = _Tracer(example)
     if "forward" in vars(model):
         raise TypeError("the model's forward was replaced on the instance")
@@ -117,10 +139,14 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
     kind = type(model)
     model.__class__ = type(kind.__name__, (kind,), {"forward": space["forward"]})
     try:
-        graph = tracer.trace(model)
+        with _watching_autocast() as turned:
+            graph = tracer.trace(model)
     finally:
         model.__class__ = kind
+    if any(turned):
+        raise fx.proxy.TraceError("the model turns autocast on for a part")
     module = fx.GraphModule(model, graph, kind.__name__)
+    module.meta[STOPS_AUTOCAST] = bool(turned)
     if example and drop_asserts(module):
         inputs.require_ranks(example)
     return module

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import is_channels_last
 from convx._blocks import InvertedResidual
+from convx.operators import autocast
 from convx.optimize.compiled import CompiledNetwork
 from convx.optimize.conditions import Conditions
 from convx.optimize.cpu_programs import CpuPrograms
@@ -43,7 +44,8 @@ class OptimizedModel(nn.Module):
             not follow it.
         conditions: for which kinds of input the network does what the model does, which is looked at once for
             each; None of a model that decides nothing by sizes.
-        otherwise: the converted layers, one by one, for inputs for which they do not hold.
+        stops_autocast: the model turns autocast off for a part; where it is on, otherwise is run.
+        otherwise: the converted layers, one by one, for inputs for which conditions do not hold.
         report: convx.OptimizationReport.
         compiled: what runs network by inductor, with convx's convolutions; None where that is not taken.
         choices: measured times by which layers take their plans; those who load a pickle take them too, on a
@@ -60,11 +62,13 @@ class OptimizedModel(nn.Module):
         *,
         by_image: bool = False,
         conditions: Conditions | None = None,
+        stops_autocast: bool = False,
         otherwise: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.conditions = conditions
+        self.stops_autocast = stops_autocast
         self.register_module("otherwise", otherwise)
         self.layout = layout
         self.report: OptimizationReport | None = None
@@ -88,6 +92,7 @@ class OptimizedModel(nn.Module):
             "programs": CpuPrograms(),
             "_takes_either": (),
             "conditions": None,
+            "stops_autocast": False,
         }
         for name, value in made.items():
             self.__dict__.setdefault(name, value)
@@ -104,7 +109,7 @@ class OptimizedModel(nn.Module):
         if self._inputs is None:
             return self._run(*args, **kwargs)
         tensors = self._inputs.tensors(args, kwargs)
-        if self.conditions is not None and not self.conditions.hold(tensors):
+        if self.otherwise is not None and not self._does_the_same(tensors):
             return self.otherwise(*args, **kwargs)  # type: ignore[operator]
         if self.graphs.can_serve(tensors):
             return self.graphs.call(self.network, self._prepared, tensors)
@@ -112,6 +117,12 @@ class OptimizedModel(nn.Module):
         if is_one and self._is_as_it_is(args[0], tensors, result):
             self.programs.keep_whole(args[0])
         return result
+
+    def _does_the_same(self, tensors: Sequence[Tensor]) -> bool:
+        """The network as the model, for such a call."""
+        if self.stops_autocast and any(autocast.is_on(each.device.type) for each in tensors):
+            return False
+        return self.conditions is None or self.conditions.hold(tensors)
 
     def _is_as_it_is(self, given: Any, tensors: Sequence[Tensor], result: Any) -> bool:
         """Whether network reads what the model is given, and gives what the model does."""

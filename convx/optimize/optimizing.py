@@ -24,7 +24,7 @@ from convx.optimize.compiled import CompiledNetwork, can_inductor
 from convx.optimize.conditions import drop_checks, take_conditions
 from convx.optimize.constants import fold_factors, make_layers
 from convx.optimize.fuse import fuse
-from convx.optimize.graph import Reader, trace
+from convx.optimize.graph import STOPS_AUTOCAST, Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.linears import take_linears
 from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
@@ -232,7 +232,12 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
 
 def _maker(network: Network) -> Callable[..., OptimizedModel]:
     """Of models that run one of its forms, and for inputs that it does not hold for what it has for them."""
-    return partial(OptimizedModel, conditions=network.conditions, otherwise=network.otherwise)
+    return partial(
+        OptimizedModel,
+        conditions=network.conditions,
+        stops_autocast=network.stops_autocast,
+        otherwise=network.otherwise,
+    )
 
 
 def _compiled_if_faster(
@@ -314,10 +319,11 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         convert_(converted)
         return Network(converted, None, {}, f"layers are run one by one: {wrong}")
     convert_(module)
-    if conditions is None:
+    stops_autocast = bool(module.meta[STOPS_AUTOCAST])
+    if conditions is None and not stops_autocast:
         return Network(module, inputs, fused, names=names)
     convert_(unfused)
-    return Network(module, inputs, fused, names=names, conditions=conditions, otherwise=unfused)
+    return Network(module, inputs, fused, "", names, conditions, stops_autocast, unfused)
 
 
 def _can_be_one_kernel(block: Block, input: Any) -> bool:

@@ -36,6 +36,7 @@ class Network:
     reason: str = ""  # why nothing is
     names: dict[str, str] = field(default_factory=dict)  # in the model, of layers that are in blocks
     conditions: Conditions | None = None  # for which the module is; always where there are none
+    stops_autocast: bool = False  # OptimizedModel.stops_autocast
     otherwise: Any = None  # what runs where they do not hold
 
 

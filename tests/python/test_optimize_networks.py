@@ -19,7 +19,6 @@ __all__ = ["fused_is_the_fastest"]
 
 # Beginnings of why, for networks that torch.fx can't follow.
 ONE_BY_ONE = {
-    "efficientvit_b0": "ValueError: Expected `device_type`",
     "DPTForDepthEstimation": "TypeError: dpt.encoder.layer.0 has hooks",
     "SegformerForSemanticSegmentation": "TypeError: segformer.stages.0 has hooks",
 }
