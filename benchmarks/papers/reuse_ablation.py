@@ -114,14 +114,16 @@ _Kind = tuple[int, int, int]  # side of the filter, stride, and of the plane, 0 
 
 
 def _forms_by_kind(rows: Sequence[Row], kinds: Sequence[_Kind], base: Contender, form: str) -> str:
-    """Of one batch. form: the record of base, which needs no column."""
+    """Of one batch. form: the record of base, which has a column of its own gain over torch's."""
     columns = [each for each in PLANS if each != form]
     lines: list[list[Cell]] = []
     for kind in kinds:
         if some := [row for row in rows if _kind(row) == kind]:
             gains = [mean_ratio(some, base, named(each)) for each in columns]
-            lines.append([*_titles(kind), len(some), *gains])
+            own = mean_ratio(some, _NATIVE, named(form)) if form else None
+            lines.append([*_titles(kind), len(some), *gains, own])
     head = ["filter", "stride", "plane", "layers", *(f"`{_plan(each)}`" for each in columns)]
+    head.append(f"`{_plan(form)}` over torch's own kernel" if form else "")
     return table(*without_empty_columns(head, lines), text_columns=3)
 
 

@@ -77,7 +77,7 @@ CONVX_DEVICE float exact_sum(const Arguments& a, int64_t image, int channel, int
   return sum;
 }
 
-template <int Lanes, int Warps, int Steps>
+template <int Steps>
 CONVX_DEVICE void stage_band(const Arguments& a, uint16_t* band, int channel, int begin, int step) {
   constexpr int kElements = (Steps + 1) * kSide;
   const int taps = a.filter_height * a.filter_width;
@@ -172,7 +172,7 @@ planes_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   const int64_t images = a.batch - region.image;
   const int planes = images < a.planes ? static_cast<int>(images) : a.planes;
   take_turn();
-  stage_band<Lanes, kWarps, Steps>(a, bands, channel, static_cast<int>(threadIdx.x), kWarps * Lanes);
+  stage_band<Steps>(a, bands, channel, static_cast<int>(threadIdx.x), kWarps * Lanes);
   for (int plane = 0; plane < planes; ++plane) {
     read_plane<Lanes, kWarps>(a.source, region.image + plane, channel, region.y - a.top, region.x - a.left,
                               a.staged_rows, static_cast<int>(a.staged_columns.divisor),
@@ -230,8 +230,7 @@ octets_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   const int warp = static_cast<int>(threadIdx.x) / Lanes;
   uint16_t* const own_band = bands + warp * a.filter_height * 2 * kElements;
   take_turn();
-  stage_band<Lanes, kChannels, Steps>(a, own_band, first_channel + warp,
-                                      static_cast<int>(threadIdx.x) % Lanes, Lanes);
+  stage_band<Steps>(a, own_band, first_channel + warp, static_cast<int>(threadIdx.x) % Lanes, Lanes);
   read_octets<kThreads>(a.source, region.image, first_channel, region.y - a.top, region.x - a.left,
                         a.staged_rows, a.staged_columns, [&](int row, int column, const Octet& octet) {
                           CONVX_UNROLL
