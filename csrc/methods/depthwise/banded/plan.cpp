@@ -58,7 +58,7 @@ struct Cost {
   double start_us;
 };
 constexpr Cost kPlanes{70, 40, 184, .35, .3, 6.4, 3.5}, kOctets{150, 48, 109, .03, .35, 4.3, 2.2},
-    kPlanesWeight{67, 47, 50, .77, .06, 0, 4}, kOctetsWeight{110, 49, 0, 0, .02, 2.6, 4.5};
+    kPlanesWeight{67, 47, 50, .77, .06, 0, 4}, kOctetsWeight{84, 46, 19, .26, 0, 1.3, 4.2};
 constexpr double kDoubt = 1.5;
 
 struct Work {
@@ -119,7 +119,7 @@ void append_weight(const ConvProblem& problem, const DeviceTraits& device, int64
   const int64_t regions = divide_up(units, slices);
   const int64_t sides = divide_up(std::max(problem.filter_height, problem.filter_width), kSide);
   const double steps = static_cast<double>(regions * g.rows.tiles * kSide * g.steps / (last ? 1 : 4));
-  const Work work{static_cast<double>(g.groups * slices), last ? 135.0 : 84.0, static_cast<double>(regions),
+  const Work work{static_cast<double>(g.groups * slices), last ? 114.0 : 84.0, static_cast<double>(regions),
                   steps, steps * static_cast<double>(sides * sides)};
   Plan plan;
   plan.tiling = {{"lanes", device.lanes}, {"side", side}, {"slices", slices}};
