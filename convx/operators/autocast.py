@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,3 +32,21 @@ def without(device_type: str) -> Any:
     return torch._C._ExcludeDispatchKeyGuard(
         torch._C.DispatchKeySet(keys.AutocastCPU if device_type == "cpu" else keys.AutocastCUDA)
     )
+
+
+@contextmanager
+def watched() -> Iterator[list[bool]]:
+    """What this thread turns autocast to meanwhile, on or off."""
+    kind, thread, turned = torch.autocast, threading.get_ident(), []
+    enter = kind.__enter__
+
+    def entered(self: Any) -> Any:
+        if threading.get_ident() == thread:
+            turned.append(bool(self._enabled))
+        return enter(self)  # type: ignore[no-untyped-call]
+
+    kind.__enter__ = entered  # type: ignore[method-assign]
+    try:
+        yield turned
+    finally:
+        kind.__enter__ = enter  # type: ignore[method-assign]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import operator
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ import convx.nn
 from convx._arguments import padding_2d, pair
 from convx._blocks import Block
 from convx.convert import cannot_swap
+from convx.operators import autocast
 from convx.optimize.branches import BranchTracer
 from convx.optimize.folding import Norm
 from convx.optimize.inputs import Inputs
@@ -99,24 +98,6 @@ class _Tracer(BranchTracer):
         return package in ("torch", "convx") and not isinstance(module, nn.Sequential)
 
 
-@contextmanager
-def _watching_autocast() -> Iterator[list[bool]]:
-    """What this thread turns autocast to meanwhile, on or off."""
-    kind, thread, turned = torch.autocast, threading.get_ident(), []
-    enter = kind.__enter__
-
-    def watched(self: Any) -> Any:
-        if threading.get_ident() == thread:
-            turned.append(bool(self._enabled))
-        return enter(self)  # type: ignore[no-untyped-call]
-
-    kind.__enter__ = watched  # type: ignore[method-assign]
-    try:
-        yield turned
-    finally:
-        kind.__enter__ = enter  # type: ignore[method-assign]
-
-
 def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> fx.GraphModule:
     """A module of the tensors of such calls alone, which decides by sizes as for the example. Raises what fx
     raises where it can't follow the model. A graph has nothing of autocast in it: that the model turns it off
@@ -139,7 +120,7 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
     kind = type(model)
     model.__class__ = type(kind.__name__, (kind,), {"forward": space["forward"]})
     try:
-        with _watching_autocast() as turned:
+        with autocast.watched() as turned:
             graph = tracer.trace(model)
     finally:
         model.__class__ = kind
