@@ -95,75 +95,48 @@ CONVX_DEVICE void stage_band(const Arguments& a, uint16_t* band, int channel, in
   }
 }
 
-// Tiles of a block that one warp multiplies at once, so that a band's words serve them all.
-template <int Lanes, int Steps, int Tiles, class T>
-struct Sums {
-  using Own = Lane<Lanes>;
-  float at[Tiles][Own::kHalves][4];
-
-  // place: of each tile's source in shared memory, this lane's part.
-  CONVX_DEVICE void multiply(const Arguments& a, const uint16_t* const (&tile)[Tiles], const uint16_t* band) {
-    constexpr int kElements = (Steps + 1) * kSide;
+// Of tiles that one warp multiplies at once, so that a band's words serve them all. tile: each one's source
+// in shared memory, and band, this lane's parts.
+template <class T, int Lanes, int Steps, int Tiles>
+CONVX_DEVICE void multiply(Sums<Lanes, Tiles, Lane<Lanes>::kHalves>& sums, const Arguments& a,
+                           const uint16_t* const (&tile)[Tiles], const uint16_t* band) {
+  using F = Fragment<Lanes>;
+  constexpr int kElements = (Steps + 1) * kSide, kHalves = Lane<Lanes>::kHalves;
+  int offset = 0;
+  CONVX_NO_UNROLL
+  for (int row = 0; row < a.filter_height; ++row, offset += a.pitch, band += 2 * kElements) {
+    uint32_t b[Steps][kHalves][2];
     CONVX_UNROLL
-    for (int t = 0; t < Tiles; ++t) {
+    for (int step = 0; step < Steps; ++step) {
       CONVX_UNROLL
-      for (int half = 0; half < Own::kHalves; ++half) {
+      for (int half = 0; half < kHalves; ++half) {
         CONVX_UNROLL
-        for (int i = 0; i < 4; ++i) at[t][half][i] = 0;
+        for (int j = 0; j < 2; ++j) {
+          b[step][half][j] = word_at(band + step * kSide - half * F::kColumns + 2 * j);
+        }
       }
     }
-    int offset = 0;
-    CONVX_NO_UNROLL
-    for (int row = 0; row < a.filter_height; ++row, offset += a.pitch, band += 2 * kElements) {
-      uint32_t b[Steps][Own::kHalves][2];
+    CONVX_UNROLL
+    for (int t = 0; t < Tiles; ++t) {
       CONVX_UNROLL
       for (int step = 0; step < Steps; ++step) {
+        uint32_t words[F::kWordsA];
+        read_a<Lanes>(words, tile[t] + offset + step * kSide, a.pitch);
         CONVX_UNROLL
-        for (int half = 0; half < Own::kHalves; ++half) {
-          CONVX_UNROLL
-          for (int j = 0; j < 2; ++j) {
-            b[step][half][j] = word_at(band + step * kSide - half * Own::F::kColumns + 2 * j);
-          }
-        }
-      }
-      CONVX_UNROLL
-      for (int t = 0; t < Tiles; ++t) {
-        CONVX_UNROLL
-        for (int step = 0; step < Steps; ++step) {
-          uint32_t words[Own::F::kWordsA];
-          read_a<Lanes>(words, tile[t] + offset + step * kSide, a.pitch);
-          CONVX_UNROLL
-          for (int half = 0; half < Own::kHalves; ++half) {
-            multiply_fragments<Lanes, T>(at[t][half], words, b[step][half][0], b[step][half][1]);
-          }
+        for (int half = 0; half < kHalves; ++half) {
+          multiply_fragments<Lanes, T>(sums.at[t][half], words, b[step][half][0], b[step][half][1]);
         }
       }
     }
   }
-
-  // body(t, row, column, sum) of each.
-  template <class Body>
-  CONVX_DEVICE void for_each(const Body& body) const {
-    const int lane = static_cast<int>(threadIdx.x) % Lanes;
-    CONVX_UNROLL
-    for (int t = 0; t < Tiles; ++t) {
-      CONVX_UNROLL
-      for (int half = 0; half < Own::kHalves; ++half) {
-        CONVX_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          body(t, Own::F::row(lane, i), half * Own::F::kColumns + Own::F::column(lane, i), at[t][half][i]);
-        }
-      }
-    }
-  }
-};
+}
 
 template <int Lanes, int Steps, int Tiles, class T>
-CONVX_KERNEL(4 * Lanes, 1)
+CONVX_KERNEL(kPlaneWarps* Lanes, 1)
 planes_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
-  constexpr int kWarps = 4, kElements = (Steps + 1) * kSide;
+  constexpr int kWarps = kPlaneWarps, kElements = (Steps + 1) * kSide;
   CONVX_DYNAMIC_SHARED(shared);
   uint16_t* const staged = reinterpret_cast<uint16_t*>(shared);
   uint16_t* const bands = reinterpret_cast<uint16_t*>(shared + a.bands_at);
@@ -176,9 +149,7 @@ planes_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   for (int plane = 0; plane < planes; ++plane) {
     read_plane<Lanes, kWarps>(a.source, region.image + plane, channel, region.y - a.top, region.x - a.left,
                               a.staged_rows, static_cast<int>(a.staged_columns.divisor),
-                              [&](int row, int column, uint16_t value) {
-                                staged[plane * plane_elements + row * a.pitch + column] = value;
-                              });
+                              Staged{staged + plane * plane_elements, plane_elements, a.pitch});
   }
   block_barrier();
 
@@ -201,8 +172,8 @@ planes_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
       y[t] = region.y + tile_y;
       x[t] = first + t < tiles ? region.x + tile_x : a.result_width;  // of a tile that is another's: nothing
     }
-    Sums<Lanes, Steps, Tiles, T> sums;
-    sums.multiply(a, tile, band);
+    Sums<Lanes, Tiles, Lane<Lanes>::kHalves> sums;
+    multiply<T, Lanes, Steps>(sums, a, tile, band);
     const float offset = bias_of(bias, channel);
     sums.for_each([&](int t, int row, int column, float sum) {
       if (y[t] + row >= a.result_height || x[t] + column >= a.result_width) return;
@@ -232,12 +203,7 @@ octets_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   take_turn();
   stage_band<Steps>(a, own_band, first_channel + warp, static_cast<int>(threadIdx.x) % Lanes, Lanes);
   read_octets<kThreads>(a.source, region.image, first_channel, region.y - a.top, region.x - a.left,
-                        a.staged_rows, a.staged_columns, [&](int row, int column, const Octet& octet) {
-                          CONVX_UNROLL
-                          for (int c = 0; c < kChannels; ++c) {
-                            staged[c * plane_elements + row * a.pitch + column] = octet.element[c];
-                          }
-                        });
+                        a.staged_rows, a.staged_columns, Staged{staged, plane_elements, a.pitch});
   block_barrier();
 
   // A block has no more tiles than a warp has sums for.
@@ -252,8 +218,8 @@ octets_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
     tile[t] = staged + warp * plane_elements + row * a.pitch + column + own.offset_of_a(a.pitch);
     place[t] = row * (width + 1) + column;
   }
-  Sums<Lanes, Steps, Tiles, T> sums;
-  sums.multiply(a, tile, own_band + own.template offset_of_b<kSide>(kElements));
+  Sums<Lanes, Tiles, Lane<Lanes>::kHalves> sums;
+  multiply<T, Lanes, Steps>(sums, a, tile, own_band + own.template offset_of_b<kSide>(kElements));
   block_barrier();
   float* const together = reinterpret_cast<float*>(shared);  // [pixel][channel], a pixel more in each row
   sums.for_each([&](int t, int row, int column, float sum) {

@@ -13,7 +13,7 @@ namespace convx::depthwise::banded {
 constexpr int64_t kMostTaps = 32;  // of a filter's row or column
 constexpr int64_t kElementBytes = 2;
 constexpr int warps(bool channels_last) {
-  return channels_last ? kChannels : 4;
+  return channels_last ? kChannels : kPlaneWarps;
 }
 
 // Elements from row to row: an odd number of 32 bytes, so that four rows, which half a warp reads at once,
@@ -49,6 +49,10 @@ struct Geometry {
 inline bool is_channels_last(const ConvProblem& problem) {
   return problem.layout == Layout::nhwc;
 }
+// Fragments that the taps of weight_grad take each way.
+inline int64_t sides_of(const ConvProblem& problem) {
+  return divide_up(std::max(problem.filter_height, problem.filter_width), kSide);
+}
 
 // Forward and input_grad. Every filter row lies in shared memory twice, the second time moved by one element:
 // pairs of taps are words there, wherever they begin.
@@ -60,7 +64,7 @@ inline Geometry product_geometry(const ConvProblem& problem, int64_t most_tiles,
   g.steps = divide_up(kSide - 1 + problem.filter_width, kSide);
   g.groups = last ? divide_up(problem.in_channels, kChannels) : problem.in_channels;
   // Small planes of several images are multiplied with one band.
-  const int64_t wanted = divide_up(warps(false) * tiles_at_once, g.tiles());
+  const int64_t wanted = divide_up(kPlaneWarps * tiles_at_once, g.tiles());
   g.planes = last ? kChannels : g.regions() == 1 ? std::min(wanted, problem.batch) : 1;
   g.staged_rows = g.rows.tiles * kSide + problem.filter_height - 1;
   g.pitch = pitch_of((g.columns.tiles - 1 + g.steps) * kSide);
@@ -73,10 +77,15 @@ inline Geometry product_geometry(const ConvProblem& problem, int64_t most_tiles,
   return g;
 }
 
+inline int64_t product_blocks(const ConvProblem& problem, const Geometry& g) {
+  const int64_t images = is_channels_last(problem) ? problem.batch : divide_up(problem.batch, g.planes);
+  return g.groups * g.regions() * images;
+}
+
 // weight_grad: rows of the gradient take the place of the filter's, and taps that of results.
 inline Geometry weight_geometry(const ConvProblem& problem, int64_t most_tiles) {
   const bool last = is_channels_last(problem);
-  const int64_t side = divide_up(std::max(problem.filter_height, problem.filter_width), kSide) * kSide;
+  const int64_t side = sides_of(problem) * kSide;
   Geometry g;
   g.rows = cut_of(problem.out_height, most_tiles);
   g.columns = cut_of(problem.out_width, most_tiles);

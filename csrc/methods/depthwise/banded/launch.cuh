@@ -64,8 +64,7 @@ void launch_product(const Plan& plan, const ConvProblem& problem, const Pointers
   a.source.has_octets =
       a.source.has_octets && is_aligned(pointers.result, 16) && finishing.residual_distance % 16 == 0;
   Grid grid;
-  const int64_t images = last ? problem.batch : divide_up(problem.batch, g.planes);
-  grid.x = static_cast<uint32_t>(g.groups * g.regions() * images);
+  grid.x = static_cast<uint32_t>(product_blocks(problem, g));
   const uint32_t shared_bytes = static_cast<uint32_t>(g.shared_bytes);
   with_lanes(plan["lanes"], [&](auto lanes) {
     with_count<2, 3>(g.steps, [&](auto steps) {
@@ -108,14 +107,13 @@ void launch_weight(const Plan& plan, const ConvProblem& problem, const Pointers&
   T* const result = static_cast<T*>(pointers.result);
   float* const workspace = static_cast<float*>(pointers.workspace);
   with_lanes(plan["lanes"], [&](auto lanes) {
-    with_count<1, 2>(divide_up(std::max(problem.filter_height, problem.filter_width), kSide),
-                     [&](auto sides) {
-                       const auto kernel = last ? weight_kernel<lanes.value, sides.value, true, T>
-                                                : weight_kernel<lanes.value, sides.value, false, T>;
-                       launch_in_turn(kernel, "depthwise banded weight_grad", grid,
-                                      static_cast<uint32_t>(warps(last) * lanes.value),
-                                      static_cast<uint32_t>(g.shared_bytes), stream, a, result, workspace);
-                     });
+    with_count<1, 2>(sides_of(problem), [&](auto sides) {
+      const auto kernel = last ? weight_kernel<lanes.value, sides.value, true, T>
+                               : weight_kernel<lanes.value, sides.value, false, T>;
+      launch_in_turn(kernel, "depthwise banded weight_grad", grid,
+                     static_cast<uint32_t>(warps(last) * lanes.value), static_cast<uint32_t>(g.shared_bytes),
+                     stream, a, result, workspace);
+    });
   });
   if (a.slices > 1) {
     sum_slices<T>(pointers.workspace, pointers.result, a.slices, problem.out_channels,

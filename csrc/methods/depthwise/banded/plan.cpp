@@ -99,11 +99,10 @@ void append_product(const ConvProblem& problem, const DeviceTraits& device, int6
   const bool last = banded::is_channels_last(problem);
   const Geometry g = banded::product_geometry(problem, side, tiles);
   if (last && g.tiles() > tiles) return;
-  const int64_t images = last ? problem.batch : divide_up(problem.batch, g.planes);
   const int64_t turns = last ? 1 : divide_up(divide_up(g.planes * g.tiles(), tiles), banded::warps(last));
   const double rows = static_cast<double>(turns * problem.filter_height);
-  const Work work{static_cast<double>(g.groups * g.regions()) * static_cast<double>(images),
-                  tiles == 1 ? 60.0 : 128.0, 1, rows, rows * static_cast<double>(g.steps * tiles)};
+  const Work work{static_cast<double>(banded::product_blocks(problem, g)), tiles == 1 ? 60.0 : 128.0, 1, rows,
+                  rows * static_cast<double>(g.steps * tiles)};
   Plan plan;
   plan.tiling = {{"lanes", device.lanes}, {"side", side}, {"tiles", tiles}};
   append_plan(problem, device, g, work, last ? kOctets : kPlanes, std::move(plan), plans);
@@ -117,8 +116,9 @@ void append_weight(const ConvProblem& problem, const DeviceTraits& device, int64
   const int64_t resident = device.multiprocessors * (last ? 1 : 4);
   const int64_t slices = std::clamp<int64_t>(divide_up(2 * resident, g.groups), 1, units);
   const int64_t regions = divide_up(units, slices);
-  const int64_t sides = divide_up(std::max(problem.filter_height, problem.filter_width), kSide);
-  const double steps = static_cast<double>(regions * g.rows.tiles * kSide * g.steps / (last ? 1 : 4));
+  const int64_t sides = banded::sides_of(problem);
+  const double steps =
+      static_cast<double>(regions * g.rows.tiles * kSide * g.steps / (last ? 1 : banded::kPlaneWarps));
   const Work work{static_cast<double>(g.groups * slices), last ? 114.0 : 84.0, static_cast<double>(regions),
                   steps, steps * static_cast<double>(sides * sides)};
   Plan plan;

@@ -43,4 +43,26 @@ CONVX_DEVICE uint32_t word_at(const uint16_t* place) {
   return *reinterpret_cast<const uint32_t*>(place);
 }
 
+// A warp's sums: Count times Across fragments side by side, zero at first.
+template <int Lanes, int Count, int Across>
+struct Sums {
+  using F = Fragment<Lanes>;
+  float at[Count][Across][4];
+
+  CONVX_DEVICE Sums() {
+    CONVX_UNROLL
+    for (int i = 0; i < Count * Across * 4; ++i) at[i / (Across * 4)][i / 4 % Across][i % 4] = 0;
+  }
+  // body(which of Count, row of the fragment, column, sum) of each.
+  template <class Body>
+  CONVX_DEVICE void for_each(const Body& body) const {
+    const int lane = static_cast<int>(threadIdx.x) % Lanes;
+    CONVX_UNROLL
+    for (int i = 0; i < Count * Across * 4; ++i) {
+      const int count = i / (Across * 4), part = i / 4 % Across, place = i % 4;
+      body(count, F::row(lane, place), part * F::kColumns + F::column(lane, place), at[count][part][place]);
+    }
+  }
+};
+
 }  // namespace convx::depthwise::banded

@@ -9,6 +9,8 @@
 
 namespace convx::depthwise::banded {
 
+using Octet = Vector<uint16_t, kChannels>;
+
 // One tensor, in elements.
 struct Planes {
   const uint16_t* data;
@@ -64,8 +66,6 @@ CONVX_DEVICE void read_plane(const Planes& planes, int64_t image, int channel, i
   }
 }
 
-using Octet = Vector<uint16_t, kChannels>;
-
 // `count` rows of `width` pixels from (y, x) on, AtOnce loads of a thread at a time: read(offset of the
 // pixel) and store(row, column, octet) have eight channels that are last.
 template <int Threads, int AtOnce, class Read, class Store>
@@ -115,12 +115,42 @@ CONVX_DEVICE void read_octets(const Planes& planes, int64_t image, int channel, 
   move_octets<Threads, 1>(planes, y, x, count, width, read, store);
 }
 
-// A row of a band holds its values twice, Margin zeros before them: the second time one element earlier, so
-// that the pair of values from `at` on is a word of the one copy or the other.
+// Takes what is read to a block's planes in shared memory.
+struct Staged {
+  uint16_t* first;
+  int plane_elements, pitch;
+
+  CONVX_DEVICE void operator()(int row, int column, uint16_t value) const {
+    first[row * pitch + column] = value;
+  }
+  CONVX_DEVICE void operator()(int row, int column, const Octet& octet) const {
+    CONVX_UNROLL
+    for (int c = 0; c < kChannels; ++c) first[c * plane_elements + row * pitch + column] = octet.element[c];
+  }
+};
+
+// Takes it to the rows of bands. A row holds its values twice, Margin zeros before them: the second time one
+// element earlier, so that the pair of values from a place on is a word of the one copy or the other.
 template <int Margin>
-CONVX_DEVICE void store_in_band(uint16_t* row, int elements, int at, uint16_t value) {
-  row[Margin + at] = value;
-  row[elements + Margin - 1 + at] = value;
-}
+struct Banded {
+  uint16_t* first;
+  int band_elements, row_elements;  // of a channel's band, of one copy of a row
+
+  CONVX_DEVICE void operator()(int row, int column, uint16_t value) const {
+    put(first + row * 2 * row_elements + column, value);
+  }
+  CONVX_DEVICE void operator()(int row, int column, const Octet& octet) const {
+    CONVX_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      put(first + c * band_elements + row * 2 * row_elements + column, octet.element[c]);
+    }
+  }
+
+ private:
+  CONVX_DEVICE void put(uint16_t* place, uint16_t value) const {
+    place[Margin] = value;
+    place[row_elements + Margin - 1] = value;
+  }
+};
 
 }  // namespace convx::depthwise::banded

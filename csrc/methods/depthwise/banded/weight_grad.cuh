@@ -32,6 +32,18 @@ struct WeightArguments {
   }
 };
 
+// The first of a region's gradients.
+struct Spot {
+  int64_t image;
+  int y, x;
+};
+CONVX_DEVICE Spot spot_of(const WeightArguments& a, int64_t unit) {
+  const int64_t image = unit / a.regions.divisor;
+  const uint32_t region = static_cast<uint32_t>(unit - image * a.regions.divisor);
+  return {image, static_cast<int>(a.region_columns.quotient(region)) * a.tile_rows * kSide,
+          static_cast<int>(a.region_columns.remainder(region)) * a.tile_columns * kSide};
+}
+
 // Of a slice's products of one tap.
 template <class T, bool ChannelsLast>
 CONVX_DEVICE float exact_tap(const WeightArguments& a, int64_t slice, int channel, int row, int column) {
@@ -43,10 +55,7 @@ CONVX_DEVICE float exact_tap(const WeightArguments& a, int64_t slice, int channe
   float sum = 0;
   CONVX_NO_UNROLL
   for (int64_t unit = a.units * slice / a.slices; unit < last; ++unit) {
-    const int64_t image = unit / a.regions.divisor;
-    const uint32_t region = static_cast<uint32_t>(unit - image * a.regions.divisor);
-    const int y = static_cast<int>(a.region_columns.quotient(region)) * height;
-    const int x = static_cast<int>(a.region_columns.remainder(region)) * width;
+    const auto [image, y, x] = spot_of(a, unit);
     const ExactProducts<T> products{
         reinterpret_cast<const T*>(a.input.data) + image * a.input.image + channel * in_plane,
         reinterpret_cast<const T*>(a.grad.data) + image * a.grad.image + channel * out_plane,
@@ -68,75 +77,43 @@ CONVX_DEVICE float exact_tap(const WeightArguments& a, int64_t slice, int channe
   return sum;
 }
 
-// Sums of a warp: Sides * 16 rows of taps by as many columns.
-template <int Lanes, int Sides, class T>
-struct TapSums {
-  using Own = Lane<Lanes>;
-  static constexpr int kParts = Sides * Own::kHalves;  // fragments side by side
-  float at[Sides][kParts][4];
-
-  CONVX_DEVICE TapSums() {
-    CONVX_UNROLL
-    for (int side = 0; side < Sides; ++side) {
-      CONVX_UNROLL
-      for (int part = 0; part < kParts; ++part) {
-        CONVX_UNROLL
-        for (int i = 0; i < 4; ++i) at[side][part][i] = 0;
-      }
-    }
-  }
-  // Adds the products of gradient rows first, first + step, …: input and bands are this lane's parts.
-  CONVX_DEVICE void add(const WeightArguments& a, const uint16_t* input, const uint16_t* bands, int first,
-                        int step) {
-    const int band_row = 2 * (a.steps + 2) * kSide;
+// Adds the products of gradient rows first, first + step, …: input and bands are this lane's parts.
+template <class T, int Lanes, int Sides, int Parts>
+CONVX_DEVICE void add_rows(Sums<Lanes, Sides, Parts>& sums, const WeightArguments& a, const uint16_t* input,
+                           const uint16_t* bands, int first, int step) {
+  using F = Fragment<Lanes>;
+  const int band_row = 2 * (a.steps + 2) * kSide;
+  CONVX_NO_UNROLL
+  for (int y = first; y < a.tile_rows * kSide; y += step) {
+    const uint16_t* source = input + y * a.pitch;
+    const uint16_t* band = bands + y * band_row;
     CONVX_NO_UNROLL
-    for (int y = first; y < a.tile_rows * kSide; y += step) {
-      const uint16_t* source = input + y * a.pitch;
-      const uint16_t* band = bands + y * band_row;
-      CONVX_NO_UNROLL
-      for (int depth = 0; depth < a.steps; ++depth, source += kSide, band += kSide) {
-        uint32_t b[kParts][2];
-        CONVX_UNROLL
-        for (int part = 0; part < kParts; ++part) {
-          CONVX_UNROLL
-          for (int j = 0; j < 2; ++j) b[part][j] = word_at(band - part * Own::F::kColumns + 2 * j);
-        }
-        CONVX_UNROLL
-        for (int side = 0; side < Sides; ++side) {
-          uint32_t words[Own::F::kWordsA];
-          read_a<Lanes>(words, source + side * kSide * a.pitch, a.pitch);
-          CONVX_UNROLL
-          for (int part = 0; part < kParts; ++part) {
-            multiply_fragments<Lanes, T>(at[side][part], words, b[part][0], b[part][1]);
-          }
-        }
-      }
-    }
-  }
-  // body(row, column, sum) of each.
-  template <class Body>
-  CONVX_DEVICE void for_each(const Body& body) const {
-    const int lane = static_cast<int>(threadIdx.x) % Lanes;
-    CONVX_UNROLL
-    for (int side = 0; side < Sides; ++side) {
+    for (int depth = 0; depth < a.steps; ++depth, source += kSide, band += kSide) {
+      uint32_t b[Parts][2];
       CONVX_UNROLL
-      for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < Parts; ++part) {
         CONVX_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          body(side * kSide + Own::F::row(lane, i), part * Own::F::kColumns + Own::F::column(lane, i),
-               at[side][part][i]);
+        for (int j = 0; j < 2; ++j) b[part][j] = word_at(band - part * F::kColumns + 2 * j);
+      }
+      CONVX_UNROLL
+      for (int side = 0; side < Sides; ++side) {
+        uint32_t words[F::kWordsA];
+        read_a<Lanes>(words, source + side * kSide * a.pitch, a.pitch);
+        CONVX_UNROLL
+        for (int part = 0; part < Parts; ++part) {
+          multiply_fragments<Lanes, T>(sums.at[side][part], words, b[part][0], b[part][1]);
         }
       }
     }
   }
-};
+}
 
 template <int Lanes, int Sides, bool ChannelsLast, class T>
-CONVX_KERNEL((ChannelsLast ? kChannels : 4) * Lanes, 1)
+CONVX_KERNEL((ChannelsLast ? kChannels : kPlaneWarps) * Lanes, 1)
 weight_kernel(WeightArguments a, T* result, float* workspace) {
   CONVX_SKIP_OTHER_WARPS(Lanes);
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
-  constexpr int kWarps = ChannelsLast ? kChannels : 4, kThreads = kWarps * Lanes;
+  constexpr int kWarps = ChannelsLast ? kChannels : kPlaneWarps, kThreads = kWarps * Lanes;
   constexpr int kMargin = 2 * kSide, kTaps = Sides * kSide;
   a.keep_per_lane();
   CONVX_DYNAMIC_SHARED(shared);
@@ -161,50 +138,35 @@ weight_kernel(WeightArguments a, T* result, float* workspace) {
   const uint16_t* const own_input = staged + own_plane * plane_elements + own.offset_of_a(a.pitch);
   const uint16_t* const own_bands =
       bands + own_plane * band_elements + own.template offset_of_b<kMargin>(band_row);
-  TapSums<Lanes, Sides, T> sums;
+  // Rows of taps by as many columns.
+  Sums<Lanes, Sides, Sides * Lane<Lanes>::kHalves> sums;
+  const Staged to_planes{staged, plane_elements, a.pitch};
+  const Banded<kMargin> to_bands{bands, band_elements, band_row};
   CONVX_NO_UNROLL
   for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t image = unit / a.regions.divisor;
-    const uint32_t region = static_cast<uint32_t>(unit - image * a.regions.divisor);
-    const int y = static_cast<int>(a.region_columns.quotient(region)) * a.tile_rows * kSide;
-    const int x = static_cast<int>(a.region_columns.remainder(region)) * a.tile_columns * kSide;
+    const auto [image, y, x] = spot_of(a, unit);
     block_barrier();  // the region before is used up, or the bands are zero
     if constexpr (ChannelsLast) {
       read_octets<kThreads>(a.input, image, first_channel, y - a.top, x - a.left, a.staged_rows,
-                            a.staged_columns, [&](int row, int column, const Octet& octet) {
-                              CONVX_UNROLL
-                              for (int c = 0; c < kChannels; ++c) {
-                                staged[c * plane_elements + row * a.pitch + column] = octet.element[c];
-                              }
-                            });
+                            a.staged_columns, to_planes);
       read_octets<kThreads>(a.grad, image, first_channel, y, x, a.tile_rows * kSide, a.grad_columns,
-                            [&](int row, int column, const Octet& octet) {
-                              CONVX_UNROLL
-                              for (int c = 0; c < kChannels; ++c) {
-                                store_in_band<kMargin>(bands + c * band_elements + row * 2 * band_row,
-                                                       band_row, column, octet.element[c]);
-                              }
-                            });
+                            to_bands);
     } else {
-      read_plane<Lanes, kWarps>(
-          a.input, image, group, y - a.top, x - a.left, a.staged_rows,
-          static_cast<int>(a.staged_columns.divisor),
-          [&](int row, int column, uint16_t value) { staged[row * a.pitch + column] = value; });
+      read_plane<Lanes, kWarps>(a.input, image, group, y - a.top, x - a.left, a.staged_rows,
+                                static_cast<int>(a.staged_columns.divisor), to_planes);
       read_plane<Lanes, kWarps>(a.grad, image, group, y, x, a.tile_rows * kSide,
-                                static_cast<int>(a.grad_columns.divisor),
-                                [&](int row, int column, uint16_t value) {
-                                  store_in_band<kMargin>(bands + row * 2 * band_row, band_row, column, value);
-                                });
+                                static_cast<int>(a.grad_columns.divisor), to_bands);
     }
     block_barrier();
-    sums.add(a, own_input, own_bands, ChannelsLast ? 0 : warp, ChannelsLast ? 1 : kWarps);
+    add_rows<T>(sums, a, own_input, own_bands, ChannelsLast ? 0 : warp, ChannelsLast ? 1 : kWarps);
   }
 
   // Sums come together as [warp][tap row][tap column]: each is a channel's, or those of rows of one.
   block_barrier();
   float* const together = reinterpret_cast<float*>(shared);
-  sums.for_each(
-      [&](int row, int column, float sum) { together[(warp * kTaps + row) * kTaps + column] = sum; });
+  sums.for_each([&](int side, int row, int column, float sum) {
+    together[(warp * kTaps + side * kSide + row) * kTaps + column] = sum;
+  });
   block_barrier();
   const int taps = a.filter_height * a.filter_width;
   CONVX_NO_UNROLL
