@@ -2,11 +2,14 @@
 
 depthwise: row reuse and column reuse (Lu, Zhang, Wang 2020; Liu et al. 2024).
 
-pointwise: channel distribution and dynamic tiling (Liu et al. 2024). Fixed tiling: one for all layers, the
-one that the planner's model ranks best over the suite; on GPUs of those of four waves in two rows of two, as
-the authors' earlier work had it. Dynamic tiling: the fastest measured of the best-ranked for a layer, as
-convx.tune finds it. On GPUs kernels are generated, with input channels spread over lanes and without; on CPUs
-they are there already, and no channels are spread.
+pointwise: channel distribution and dynamic tiling (Liu et al. 2024). Fixed tiling: one for all layers at a
+batch, the one that the planner's model ranks best over them; on GPUs of those of four waves in two rows of
+two, as the authors' earlier work had it. Dynamic tiling: the fastest measured of the best-ranked for a layer,
+as convx.tune finds it. On GPUs kernels are generated, with input channels spread over lanes and without; on
+CPUs they are there already, and no channels are spread.
+
+The same on GPUs with the tilings that the paper has, by exact divisors. No single one of these divides all
+layers: fixed there is the one that ranks best over a batch's layers of those that divide the layer.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from benchmarks.convolution import Report, Settings, measure_problem
 from benchmarks.planner import core_problem
 from benchmarks.results import Record
 from benchmarks.suites import Problem
+from benchmarks.tilings import SEARCHED, SIZES, is_published, is_square, kernel_of, kind_of, published
 from convx import _libraries
 from convx.tune import generated, records
 
@@ -35,6 +39,12 @@ FORMS = {
 # The pipeline with the tilings that the paper has, of either form; the four have ragged ones and longer
 # stages beside.
 PUBLISHED = "pointwise/generated, as published"
+EXACT_FORMS = {  # the same with those tilings alone
+    ("direct", "fixed"): f"{PUBLISHED}, direct, fixed tiling",
+    ("direct", "dynamic"): f"{PUBLISHED}, direct, dynamic tiling",
+    ("distributed", "fixed"): f"{PUBLISHED}, distributed, fixed tiling",
+    ("distributed", "dynamic"): f"{PUBLISHED}, distributed, dynamic tiling",
+}
 REFERENCE = "pointwise/fma"
 CPU_FORMS = {"fixed": "pointwise, fixed tiling", "dynamic": "pointwise, dynamic tiling"}
 CPU_REFERENCE = "pointwise, predicted tiling"
@@ -47,16 +57,20 @@ REUSE_FORMS = {  # by candidate
 }
 REUSE_REFERENCE = "depthwise, as chosen"
 _RANKED = 64  # tilings of a layer that have a say in the choice of the fixed one
-_SEARCHED = 1 << 20
 
 
-def favourite(rankings: Iterable[Iterable[str]]) -> str:
-    """The one with the best places over all rankings."""
+def by_places(rankings: Iterable[Iterable[str]]) -> list[str]:
+    """The ones with the best places over all rankings first."""
     places: Counter[str] = Counter()
     for ranking in rankings:
         for place, name in enumerate(dict.fromkeys(ranking)):
             places[name] += max(0, _RANKED - place)
-    return places.most_common(1)[0][0] if places else ""
+    return [name for name, _ in places.most_common()]
+
+
+def favourite(rankings: Iterable[Iterable[str]]) -> str:
+    """The one with the best places over all rankings."""
+    return next(iter(by_places(rankings)), "")
 
 
 class Ablations(ABC):
@@ -86,34 +100,60 @@ class GeneratedAblations(Ablations):
             if not ok:
                 raise ValueError(f"--ablations: no kernel is generated for {problem.case.name}: {reason}")
 
+    def fixed(self, problem: Problem, exact: bool = False) -> dict[str, Any]:
+        """The one tiling of the direct and of the distributed form; none where it can't run the problem. Of
+        exact divisors the best of those that divide it."""
+        core, found = core_problem(problem), {}
+        for kind, tilings in self._ranked[problem.batch, exact].items():
+            some = tilings if exact else tilings[:1]
+            allowed = (t for t in some if self._generator.is_allowed(core, self._device, t, exact=exact))
+            if first := next(allowed, None):
+                found[kind] = first
+        return found
+
     @cached_property
-    def fixed(self) -> dict[str, Any]:
-        """The one tiling of the direct and of the distributed form."""
+    def _ranked(self) -> dict[tuple[int, bool], dict[str, list[Any]]]:
+        """Tilings of two by two waves of the direct and of the distributed form, by batch and whether they
+        are of exact divisors, the best over all problems of the batch first."""
+        return {
+            (batch, exact): self._ranked_over([p for p in self._problems if p.batch == batch], exact)
+            for batch in {problem.batch for problem in self._problems}
+            for exact in (False, True)
+        }
+
+    def _ranked_over(self, problems: Sequence[Problem], exact: bool) -> dict[str, list[Any]]:
         ranked: dict[str, list[list[str]]] = {"direct": [], "distributed": []}
         found: dict[str, Any] = {}
-        for problem in self._problems:
-            tilings = self._generator.tilings(core_problem(problem), self._device, most=_SEARCHED)
-            square = {t.describe(): t for t in tilings if (t.repeat_w, t.repeat_c) == (2, 2)}
+        for problem in problems:
+            core = core_problem(problem)
+            tilings = self._generator.tilings(core, self._device, exact=exact, most=SEARCHED)
+            square = {t.describe(): t for t in tilings if is_square(t) and (is_published(t) or not exact)}
             found |= square
             for kind, rankings in ranked.items():
-                names = [name for name, tiling in square.items() if _kind(tiling.group_c) == kind]
+                names = [name for name, tiling in square.items() if kind_of(tiling.group_c) == kind]
                 rankings.append(names[:_RANKED])
-        return {kind: found[name] for kind, rankings in ranked.items() if (name := favourite(rankings))}
+        return {kind: [found[name] for name in by_places(rankings)] for kind, rankings in ranked.items()}
 
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
         core = core_problem(problem)
-        best = generated.tilings(core, self._device)
-        fixed = [each for each in self.fixed.values() if self._generator.is_allowed(core, self._device, each)]
-        published = generated.tilings(core, self._device, published=True)
-        wanted = list(best)
-        wanted += [each for each in (*fixed, *published) if each not in wanted]
+        papers = published(core, self._device)
+        parts = [
+            (FORMS, "dynamic", generated.tilings(core, self._device)),
+            (FORMS, "fixed", list(self.fixed(problem).values())),
+            (EXACT_FORMS, "dynamic", papers),
+            (EXACT_FORMS, "fixed", list(self.fixed(problem, exact=True).values())),
+        ]
+        wanted: dict[tuple[int, ...], Any] = {}
+        for tiling in (each for *_, tilings in parts for each in tilings):
+            wanted.setdefault(kernel_of(tiling), tiling)
         text = records.fields_text(records.problem_fields(core))
         found: dict[str, list[str]] = {}
-        for name, kernel in generated.offer(core, self._device, text, wanted).items():
-            for choice, tilings in (("dynamic", best), ("fixed", fixed)):
-                if any(_is(each, kernel) for each in tilings):
-                    found.setdefault(FORMS[_kind(kernel["group_c"]), choice], []).append(name)
-            if any(_is(each, kernel) for each in published):
+        for name, facts in generated.offer(core, self._device, text, list(wanted.values())).items():
+            kernel = tuple(facts[size] for size in SIZES)
+            for forms, choice, tilings in parts:
+                if kernel in map(kernel_of, tilings):
+                    found.setdefault(forms[kind_of(facts["group_c"]), choice], []).append(name)
+            if kernel in map(kernel_of, papers):
                 found.setdefault(PUBLISHED, []).append(name)
         return found
 
@@ -175,14 +215,6 @@ def ablations_of(suite: str, device: Any, problems: Sequence[Problem]) -> Ablati
     if suite == "depthwise":
         return ReuseAblations(device, problems)
     return (CpuAblations if device.backend == "cpu" else GeneratedAblations)(device, problems)
-
-
-def _kind(group_c: int) -> str:
-    return "distributed" if group_c > 1 else "direct"
-
-
-def _is(tiling: Any, kernel: dict[str, Any]) -> bool:
-    return all(getattr(tiling, name, value) == value for name, value in kernel.items())
 
 
 def _tile(plan: Any) -> str:

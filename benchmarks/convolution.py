@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -13,11 +13,13 @@ from benchmarks.peers import Function, contenders, rotated, torch_function, use_
 from benchmarks.planner import Planner
 from benchmarks.refcheck import Reference, error_ratio
 from benchmarks.results import Record, is_slower
+from benchmarks.spread import Quartiles, kept
 from benchmarks.suites import DTYPES, Problem
 from benchmarks.timing import measure
 
 Report = Callable[[str], None]
 SURE_ROUNDS = 21
+_FIRST = "convx"  # the first of the algorithms of a measurement
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,18 @@ class Measured:
     times: dict[str, float]
     errors: dict[str, float]
     peers: dict[str, float]
+    quartiles: dict[str, Quartiles] = field(default_factory=dict)  # of the samples of a time
+
+    @property
+    def _is_drawn(self) -> bool:
+        """Not candidates in a network, which are many and for fits alone."""
+        return not (self.settings.all_candidates and self.settings.in_network)
 
     def record(self, name: str, method: str, chosen_by: str) -> Record:
         problem, settings = self.problem, self.settings
         ratio = error_ratio(self.errors[name], self.errors["torch"], DTYPES[problem.dtype])
+        peers = tuple(self.peers) if name == _FIRST else ()
+        spread = kept(self.quartiles, name, peers) if self._is_drawn else {}
         return problem.fields() | {
             "group": problem.case.group,
             "warm": settings.cache_bytes == 0,
@@ -55,6 +65,7 @@ class Measured:
             "peers_us": self.peers,
             "error": float(f"{self.errors[name]:.2e}"),
             "error_ratio": _rounded(ratio),
+            **spread,
         }
 
 
@@ -67,7 +78,7 @@ def run_problem(problem: Problem, settings: Settings, planner: Planner, report: 
     else:
         measured = measure_surely(problem, settings, report)
     for index, algorithm in enumerate(algorithms):
-        name = algorithm if index else "convx"
+        name = algorithm if index else _FIRST
         if name in measured.times:
             chosen_by = "auto" if algorithm == "auto" else "forced"
             yield measured.record(name, planner.method(problem, algorithm), chosen_by)
@@ -81,7 +92,7 @@ def measure_surely(
     kernels are the same."""
     asked = list(algorithms) or [settings.algorithm]
     measured = measure_problem(problem, asked, settings, report)
-    own = [us for name, us in measured.times.items() if name in ("convx", *asked)]
+    own = [us for name, us in measured.times.items() if name in (_FIRST, *asked)]
     if any(is_slower({"convx_us": us, "peers_us": measured.peers}) for us in own):
         again = replace(settings, rounds=max(SURE_ROUNDS, settings.rounds))
         measured = measure_problem(problem, asked, again, report)
@@ -99,18 +110,17 @@ def measure_problem(problem: Problem, algorithms: list[str], settings: Settings,
             pairs[layout] = in_layout(pairs[problem.layout], layout)
     calls = {name: rotated(function, pairs[layout]) for name, (function, layout) in functions.items()}
     with torch.inference_mode():
-        times, failures = measure(
-            calls, sets, settings.device, settings.rounds, in_network=settings.in_network
-        )
-        for name, reason in failures.items():
+        timings = measure(calls, sets, settings.device, settings.rounds, in_network=settings.in_network)
+        times = timings.us
+        for name, reason in timings.failures.items():
             what = f"{problem.case.name} {problem.operation} {problem.dtype} {problem.layout}"
             report(f"{what}: {name} failed: {reason}")
-        checked = {name: functions[name][0] for name in times if name in ("convx", *algorithms)}
+        checked = {name: functions[name][0] for name in times if name in (_FIRST, *algorithms)}
         checked["torch"] = torch_function(problem, problem.layout, settings.device)
         errors = _errors(problem, checked, pairs[problem.layout][0])
-    own = ("convx", *algorithms)
+    own = (_FIRST, *algorithms)
     peers = {name: _rounded(time) for name, time in times.items() if name not in own}
-    return Measured(problem, settings, times, errors, peers)
+    return Measured(problem, settings, times, errors, peers, timings.quartiles)
 
 
 def _errors(problem: Problem, functions: dict[str, Function], pair: Pair) -> dict[str, float]:

@@ -15,6 +15,9 @@ import torch
 import convx
 
 _ROOT = Path(__file__).resolve().parent.parent
+CHANGED = "+"  # after a commit
+# What these programs write themselves: none of it is measured.
+_WRITTEN = ("benchmarks/results", "benchmarks/fitted", "benchmarks/papers/pictures", "*.md")
 # What may differ between two runs whose records may share one file; on a GPU, which one thread calls, also
 # how many there are.
 _INCIDENTAL = {"date", "commit"}
@@ -29,7 +32,7 @@ def environment(device: torch.device) -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "convx": convx.__version__,
-        "commit": _commit(),
+        "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
     }
     if device.type == "cuda":
@@ -72,19 +75,18 @@ def _device_name(device: torch.device) -> str:
     )
 
 
-def _commit() -> str | None:
-    """Of the checkout, with a + where files of it were changed."""
-    command = [
-        "git",
-        "-C",
-        os.fspath(_ROOT),
-        "describe",
-        "--always",
-        "--abbrev=12",
-        "--exclude=*",
-        "--dirty=+",
-    ]
+def commit(root: Path = _ROOT) -> str | None:
+    """Of the checkout, with a + where files of it were changed, other than the results and pages that the
+    run before may have written."""
+    others = [f":(exclude){path}" for path in _WRITTEN]
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        revision = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *others)
     except (OSError, subprocess.CalledProcessError):
         return None
+    return f"{revision}{CHANGED}" if changed else revision
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", os.fspath(root), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -16,6 +16,7 @@ from torch import Tensor
 import convx.functional
 from benchmarks import cudnn, npp
 from benchmarks.results import Record
+from benchmarks.spread import kept
 from benchmarks.timing import measure
 from convx import _libraries, _planning
 
@@ -217,7 +218,7 @@ def run(
     ours = ["auto", *(algorithm for form in known for algorithm in form.rows)]
     calls = contenders(images, weights, ours, peers)
     with torch.inference_mode():
-        times, failures = measure(calls, sets, device, rounds)
+        times, failures, quartiles = measure(calls, sets, device, rounds)
         for name, reason in failures.items():
             report(f"{case.name} {dtype}: {name} failed: {reason}")
         taken = {"auto": "auto"} | {form.name: form.fastest(times) for form in known}
@@ -230,6 +231,7 @@ def run(
     # A pixel's own rounding for uint8, where a tie may fall to either side.
     unit = 1 / 255 if dtype == "uint8" else torch.finfo(torch.float32).eps / 8
     by_name = {form.name: form for form in known}
+    theirs = [peer for peer in times if peer not in ours]
     for name, algorithm in taken.items():
         record: Record = {
             "case": case.name,
@@ -245,9 +247,10 @@ def run(
             "convx_us": _rounded(times[algorithm]),
             "method": "filter2d" if name == "auto" else f"filter2d/{name}",
             "chosen_by": "auto" if name == "auto" else "forced",
-            "peers_us": {peer: _rounded(time) for peer, time in times.items() if peer not in ours},
+            "peers_us": {peer: _rounded(times[peer]) for peer in theirs},
             "error": float(f"{errors[name]:.2e}"),
             "error_ratio": _rounded(errors[name] / max(own, unit)),
+            **kept(quartiles, algorithm, theirs if name == "auto" else ()),
         }
         if len(by_name[name].rows if name in by_name else ()) > 1:
             record |= {"plan": algorithm, "rows_us": _by_rows(by_name[name], times)}

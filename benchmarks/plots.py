@@ -11,7 +11,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmarks.papers.pictures import draw_whiskers
 from benchmarks.results import Record, best_peer, group_of, load, precision
+from benchmarks.spread import Quartiles, own_spread, peers_spread
 
 _CONVX, _PEER = "#2563eb", "#9aa3af"
 
@@ -57,6 +59,8 @@ def _draw_panel(axis: Any, records: list[Record]) -> None:
     peers = [record["floor_us"] / peer[1] if (peer := best_peer(record)) else 0.0 for record in records]
     axis.bar([place - 0.2 for place in places], peers, 0.4, color=_PEER, label="torch's best, same layout")
     axis.bar([place + 0.2 for place in places], fractions, 0.4, color=_CONVX, label="convx")
+    draw_whiskers(axis, [place - 0.2 for place in places], [_fractions(r, _peers_spread(r)) for r in records])
+    draw_whiskers(axis, [place + 0.2 for place in places], [_fractions(r, own_spread(r)) for r in records])
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.set_xticks(
         list(places), [record["case"].split("-")[0] for record in records], rotation=60, fontsize=7
@@ -64,6 +68,16 @@ def _draw_panel(axis: Any, records: list[Record]) -> None:
     axis.set_xlim(-0.7, len(records) - 0.3)
     axis.set_ylabel("fraction of the floor")
     axis.grid(axis="y", color="#e5e7eb")
+
+
+def _peers_spread(record: Record) -> Quartiles | None:
+    peer = best_peer(record)
+    return peers_spread(record).get(peer[0]) if peer else None
+
+
+def _fractions(record: Record, times: Quartiles | None) -> Quartiles | None:
+    """Of the floor, at the quartiles of a time."""
+    return (record["floor_us"] / times[1], record["floor_us"] / times[0]) if times else None
 
 
 if __name__ == "__main__":

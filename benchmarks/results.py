@@ -134,12 +134,17 @@ def load(path: Path) -> Results:
 _NO_CALL = ("torch_nchw", "torch_channels_last", "torch_again", "inductor", "onednn")
 
 
+def is_call(peer: str) -> bool:
+    """Whether it is one of cuDNN's algorithms or a call of its own in the record's layout."""
+    return peer not in _NO_CALL
+
+
 def best_peer(record: Record) -> tuple[str, float] | None:
     """torch's fastest way in the record's own layout."""
     peers = {
         name: time
         for name, time in record["peers_us"].items()
-        if name not in _NO_CALL and not name.startswith("cudnn_")
+        if is_call(name) and not name.startswith("cudnn_")
     }
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 

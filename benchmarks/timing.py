@@ -8,10 +8,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from benchmarks.spread import Quartiles, quartiles
 from convx._errors import reason_of
 from convx.tune.replays import LONG_US, Call, InNetwork, Replays, capturing
 from convx.tune.turns import in_turns
@@ -22,11 +24,19 @@ _other_memory: dict[int, Tensor] = {}  # twice a GPU's cache, by the device's in
 _MALLOC_OPTIONS = {"trim_threshold": (-1, 2**31 - 1), "top_pad": (-2, 2**29), "mmap_threshold": (-3, 2**25)}
 
 
+class Timings(NamedTuple):
+    """By the names of contenders."""
+
+    us: dict[str, float]  # medians
+    failures: dict[str, str]  # reasons
+    quartiles: dict[str, Quartiles]  # of the samples; of a single one there are none
+
+
 def measure(
     calls: dict[str, Call], sets: int, device: torch.device, rounds: int, *, in_network: bool = False
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Median microseconds by name, and the reasons of those that failed. Turns go there and back, as often
-    one as the other: who comes first is who has just been given the processor.
+) -> Timings:
+    """Microseconds by name, and the reasons of those that failed. Turns go there and back, as often one as
+    the other: who comes first is who has just been given the processor.
 
     in_network: on a GPU, as convx.tune.replays.InNetwork has it, on the first operand set alone.
     """
@@ -53,7 +63,9 @@ def measure(
     add_turns(timers, min(rounds, _LONG_ROUNDS) - 1)
     add_turns((name for name in timers if samples[name][0] < LONG_US), rounds - _LONG_ROUNDS)
     # What prepared a contender counts where nothing else was measured.
-    return {name: statistics.median(values[1:] or values) for name, values in samples.items()}, failures
+    counted = {name: values[1:] or values for name, values in samples.items()}
+    spread = {name: found for name, values in counted.items() if (found := quartiles(values))}
+    return Timings({name: statistics.median(values) for name, values in counted.items()}, failures, spread)
 
 
 def _keep_freed_memory() -> None:

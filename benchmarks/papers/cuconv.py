@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.papers import claims
 from benchmarks.papers.cuconv_layers import layer_counts
 from benchmarks.papers.cuconv_verdicts import PUBLISHED, TITLES, cuconv_verdict, published_plan
+from benchmarks.papers.layer_panels import SAMPLES, by_layer, speedup
 from benchmarks.papers.measurements import (
     AUTO,
     CHOICE,
@@ -138,7 +139,7 @@ def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
     if not machine.is_gpu:
         page.add(own_spread(layers))
     for part in _pictures(machine, layers):
-        page.draw(part)
+        page.draw(part, SAMPLES)
     page.add("### Ablation: the stages", *_stages(layers, machine.is_gpu))
     if by_batch := _by_batch_picture(machine, layers):
         page.draw(by_batch)
@@ -240,14 +241,16 @@ def _pictures(machine: Machine, layers: list[Row]) -> list[Picture]:
     for size, title in TITLES.items():
         members = [row for row in layers if row.shape["filter"] == size and row.batch == 1]
         members.sort(key=lambda row: row.ratio(CHOICE, order) or 0)
-        lines = {name: [row.ratio(CHOICE, plan) for row in members] for name, plan in plans.items()}
-        lines = {name: values for name, values in lines.items() if any(values)}
+        lines = {
+            name: [speedup(*row.together(CHOICE, plan)) for row in members] for name, plan in plans.items()
+        }
         labels = [
             f"{row.shape['size']}-{row.shape['out_channels']}-{row.shape['in_channels']}" for row in members
         ]
-        if lines:
-            heading = f"{title} filters, one image (side-filters-channels)"
-            panels.append(Panel(heading, labels, lines, "speedup", True, 1.0, True))
+        heading = f"{title} filters, one image (side-filters-channels)"
+        more = {"points": True, "line": 1.0, "logarithmic": True}
+        panel = by_layer(heading, labels, lines, "speedup", **more)
+        panels += [panel] if panel.series else []
     if not panels:
         return []
     return [Picture(f"cuconv-{machine.slug}", f"{machine.name}: speedup over {machine.choice}", panels)]

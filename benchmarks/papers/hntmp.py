@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from benchmarks.papers import claims
 from benchmarks.papers.hntmp_verdicts import DIRECT, NEAREST, PUBLISHED, RIVALS, hntmp_verdict
 from benchmarks.papers.kernel_profiles import profile
+from benchmarks.papers.layer_panels import SAMPLES, by_layer, microseconds
 from benchmarks.papers.measurements import AUTO, CHOICE, Contender, Machine, Measurement, Row, Rows, named
-from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.pictures import Picture
 from benchmarks.papers.text import (
     HARDWARE,
     NOT_MEASURED,
@@ -122,10 +123,10 @@ def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
         page.add(own_spread(layers))
     picture = _picture(machine, layers)
     if picture:
-        page.draw(picture)
+        page.draw(picture, SAMPLES)
     page.add("### Ablation: tiles, and channels split over blocks", *_forms(layers))
     if forms := _forms_picture(machine, layers):
-        page.draw(forms)
+        page.draw(forms, SAMPLES)
     page.add("### cuConv's layers, one image", _cuconv_layers(rows, machine))
     page.add("### Verdict", hntmp_verdict(layers, machine))
 
@@ -229,13 +230,10 @@ def _picture(machine: Machine, layers: list[Row]) -> Picture | None:
     contenders = [named(*patterns) for _, patterns in _rivals(machine.is_gpu).values()]
     found = [row.together(_ANY, _PUBLISHED, _fastest, *contenders, CHOICE)[1:] for row in layers]
     names = [PUBLISHED, "fastest of hntmp/*", *titles, machine.choice]
-    series = {
-        name: [time.us if (time := row[index]) else None for row in found] for index, name in enumerate(names)
-    }
-    series = {name: values for name, values in series.items() if any(values)}
-    if not series:
+    values = {name: [microseconds(row[index]) for row in found] for index, name in enumerate(names)}
+    panel = by_layer("float32, one image", _labels(layers), values, "microseconds")
+    if not panel.series:
         return None
-    panel = Panel("float32, one image", _labels(layers), series, "microseconds")
     return Picture(f"hntmp-{machine.slug}", f"{machine.name}: ResNet's 3x3 layers", [panel])
 
 
@@ -271,13 +269,13 @@ def _forms_picture(machine: Machine, layers: list[Row]) -> Picture | None:
     panels = []
     for title, contenders in shown.items():
         found = [row.together(_fastest, *contenders.values())[1:] for row in layers]
-        series = {
-            name: [time.us if (time := times[index]) else None for times in found]
-            for index, name in enumerate(contenders)
+        values = {
+            name: [microseconds(times[index]) for times in found] for index, name in enumerate(contenders)
         }
-        series = {name: values for name, values in series.items() if any(values)}
         is_wide = best in contenders  # from convx's to the paper's
-        panels.append(Panel(title, _labels(layers), series, "microseconds", is_wide, logarithmic=is_wide))
+        panels.append(
+            by_layer(title, _labels(layers), values, "microseconds", points=is_wide, logarithmic=is_wide)
+        )
     if not all(panel.series for panel in panels):
         return None
     return Picture(f"hntmp-forms-{machine.slug}", f"{machine.name}: forms, ResNet's 3x3 layers", panels)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import RESULTS, Record, Results, best_peer, load, precision
+from benchmarks.spread import Quartiles, own_spread, peers_spread
 
 # A plain run comes last: it has more peers and rounds than one over all candidates, and is preferred.
 _KINDS = ("_candidates", "_ablations", "_by_name", "")
@@ -32,6 +33,7 @@ class Measurement:
     times: dict[str, float]  # the peers' too; a plan's with so many rows of a thread as "plan 4 rows"
     chosen: str = ""  # the plan that auto took
     taken: str = ""  # when
+    spread: dict[str, Quartiles] = field(default_factory=dict)  # of the samples, where records hold it
 
     def time(self, contender: Contender) -> Time | None:
         """The contender's fastest."""
@@ -45,6 +47,11 @@ class Time:
     us: float
     name: str
     measurement: Measurement = field(repr=False)
+
+    @property
+    def quartiles(self) -> Quartiles | None:
+        """Of its samples."""
+        return self.measurement.spread.get(self.name)
 
     def __truediv__(self, other: Time) -> float:
         if other.measurement is not self.measurement:
@@ -239,6 +246,9 @@ def _take(rows: Rows, file: str, records: list[Record], taken: str) -> None:
         is_auto = record["chosen_by"] == "auto"
         name = _AUTO if is_auto else record["method"]
         measurement.times[name] = record["convx_us"]
+        if found := own_spread(record):
+            measurement.spread[name] = found
+        measurement.spread |= peers_spread(record)
         for rows, us in record.get("rows_us", {}).items():
             measurement.times[f"{name} {rows} rows"] = us
         if is_auto:

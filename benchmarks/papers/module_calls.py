@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from benchmarks.modules import KINDS, Means, means
+from benchmarks.modules import KINDS, PUBLISHED, Means, means
 from benchmarks.papers.measurements import Machine
 from benchmarks.papers.pictures import Panel
 from benchmarks.papers.text import NOT_MEASURED, Cell, table, us
@@ -36,8 +36,8 @@ def module_calls(machine: Machine, claimed: _Claims) -> tuple[list[str], list[Pa
         cells[0].insert(-1, claimed[group].get(batch))
         lines.append([group, batch, *(cell for each in cells for cell in each)])
     measured = sorted({group for group, _, _ in found})
-    gains = _gains(records)
-    panels = [_panel(group, gains, claimed[group], is_gpu) for group in measured]
+    gains, published = _gains(records), _gains(records, PUBLISHED)
+    panels = [_panel(group, gains, published, claimed[group], is_gpu) for group in measured]
     return [_text(is_gpu), table(head, lines)], panels
 
 
@@ -63,23 +63,26 @@ def _cells(found: Means | None) -> list[Cell]:
     return [us(found.torch_us), us(found.convx_us), found.speedup, slower]
 
 
-def _gains(records: Sequence[Record]) -> _Gains:
+def _gains(records: Sequence[Record], ours: str = "convx") -> _Gains:
     found: dict[tuple[str, int, str], list[float]] = {}
     for record in records:
-        label = (record["group"], record["batch"], record["operation"])
-        found.setdefault(label, []).append(record["peers_us"]["torch"] / record["convx_us"])
+        if f"{ours}_us" in record:
+            label = (record["group"], record["batch"], record["operation"])
+            found.setdefault(label, []).append(record["peers_us"]["torch"] / record[f"{ours}_us"])
     return found
 
 
-def _panel(group: str, found: _Gains, claimed: Mapping[int, float], is_gpu: bool) -> Panel:
+def _panel(group: str, found: _Gains, published: _Gains, claimed: Mapping[int, float], is_gpu: bool) -> Panel:
     batches = sorted({batch for each, batch, _ in found if each == group})
 
-    def gains(kind: str) -> list[Sequence[float]]:
-        return [found.get((group, batch, kind), []) for batch in batches]
+    def gains(kind: str, of: _Gains = found) -> list[Sequence[float]]:
+        return [of.get((group, batch, kind), []) for batch in batches]
 
     layers: dict[str, list[Sequence[float]]] = {
         "paper: modules over PyTorch": [[claimed[batch]] if batch in claimed else [] for batch in batches]
     }
+    if any(theirs := gains(_ALONE, published)):
+        layers["published form over torch, alone"] = theirs
     if is_gpu:
         layers["convx over torch, stream"] = gains(_STREAM)
     layers["convx over torch, alone" if is_gpu else "convx over torch"] = gains(_ALONE if is_gpu else _STREAM)

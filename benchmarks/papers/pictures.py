@@ -8,23 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
+
+from benchmarks.spread import Quartiles, quartiles
 
 _STYLE_VERSION = 3  # of what is drawn from the same data
 _COLORS = ("#9aa3af", "#f59e0b", "#10b981", "#be185d", "#7c3aed")
 _LAST = "#2563eb"  # of the last series, which is what the others are compared with
 _WHISKERS = "#1f2937"
-
-Quartiles = tuple[float, float]  # the lower and the upper
-
-
-def quartiles(values: Sequence[float]) -> Quartiles | None:
-    """Of two values or more."""
-    if len(values) < 2:
-        return None
-    lower, _, upper = quantiles(values, n=4, method="inclusive")
-    return lower, upper
 
 
 @dataclass(frozen=True)
@@ -146,7 +137,7 @@ def draw_panel(axis: Any, panel: Panel) -> None:
         else:
             axis.bar(at, shown, width, color=color, label=name)
         if name in panel.spread:
-            _draw_whiskers(axis, at, panel.spread[name])
+            draw_whiskers(axis, at, panel.spread[name])
     if panel.line is not None:
         axis.axhline(panel.line, color="#111827", linewidth=0.8)
     if panel.logarithmic:
@@ -163,7 +154,7 @@ def draw_panel(axis: Any, panel: Panel) -> None:
     legend.set_in_layout(False)
 
 
-def _draw_whiskers(axis: Any, places: Sequence[float], spread: Sequence[Quartiles | None]) -> None:
+def draw_whiskers(axis: Any, places: Sequence[float], spread: Sequence[Quartiles | None]) -> None:
     """From quartile to quartile, wherever the bar ends: a mean may lie outside."""
     found = [(place, *pair) for place, pair in zip(places, spread, strict=True) if pair]
     if found:

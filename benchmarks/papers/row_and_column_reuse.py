@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from statistics import mean
 
 from benchmarks.papers import claims
+from benchmarks.papers.depthwise_transactions import depthwise_transactions
 from benchmarks.papers.filter_verdicts import filter_verdicts
+from benchmarks.papers.layer_panels import SAMPLES, by_layer, speedup
 from benchmarks.papers.measurements import (
     AUTO,
     Contender,
@@ -16,7 +18,7 @@ from benchmarks.papers.measurements import (
     named,
     torch_best,
 )
-from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.pictures import Picture
 from benchmarks.papers.reuse_ablation import reuse_forms, reuse_picture
 from benchmarks.papers.reuse_depthwise import beside_claims, claims_lines
 from benchmarks.papers.reuse_transactions import transactions
@@ -109,6 +111,7 @@ def page(machines: Sequence[Machine]) -> Page:
         f"{HARDWARE} ArrayFire could not be had, and nothing stands in for it; of NPP and cuDNN there are "
         "those of today, on other GPUs than the paper's.",
         *transactions(),
+        *depthwise_transactions(),
     )
     measured = [
         machine for machine in machines if machine.sources("filter2d") or machine.sources("depthwise")
@@ -129,11 +132,11 @@ def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
         page.add(_images(images), _speedups(images, machine.is_gpu))
         if machine.is_gpu:
             page.add(_over_im2col(images))
-        page.draw(_images_picture(machine, images))
+        page.draw(_images_picture(machine, images), SAMPLES)
         page.add(_rows_of_a_thread(images))
         page.add("### Ablation: column reuse and row reuse on single-channel images", *_image_forms(images))
         if forms := _forms_picture(machine, images):
-            page.draw(forms)
+            page.draw(forms, SAMPLES)
     else:
         page.add(NOT_MEASURED)
     depthwise = [row for row in machine.rows("depthwise").values() if row.group.startswith("CONV")]
@@ -142,7 +145,7 @@ def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
     if layers:
         page.add(_layers(layers, machine.is_gpu))
         page.add(*beside_claims(depthwise))
-        page.draw(_layers_picture(machine, layers))
+        page.draw(_layers_picture(machine, layers), SAMPLES)
         page.add(
             "### Ablation: column reuse and row reuse in depthwise layers",
             *reuse_forms(depthwise, machine.is_gpu),
@@ -255,16 +258,14 @@ def _images_picture(machine: Machine, rows: list[Row]) -> Picture:
     panels = []
     for size, members in _by_filter(rows):
         found = [row.together(_FASTEST, floor, *PEERS.values(), named(PUBLISHED)) for row in members]
-        series = {
-            name: [over(times[1], times[index]) for times in found]
+        values = {
+            name: [speedup(times[1], times[index]) for times in found]
             for index, name in enumerate([*PEERS, PUBLISHED], 2)
         }
-        series["fastest of filter2d/*"] = [over(times[1], times[0]) for times in found]
-        series = {name: values for name, values in series.items() if any(values)}
+        values["fastest of filter2d/*"] = [speedup(times[1], times[0]) for times in found]
         labels = [str(row.shape["size"]) for row in members]
-        panels.append(
-            Panel(f"{size}x{size} filter, by side of the image", labels, series, "of the floor", line=1.0)
-        )
+        title = f"{size}x{size} filter, by side of the image"
+        panels.append(by_layer(title, labels, values, "of the floor", line=1.0))
     return Picture(f"filter2d-{machine.slug}", f"{machine.name}: single-channel filters, float32", panels)
 
 
@@ -296,10 +297,10 @@ def _forms_picture(machine: Machine, rows: list[Row]) -> Picture | None:
     plans = [plan for plan in (*FORMS.values(), STRIP) if plan != FORMS["none"]]
     panels = []
     for size, members in _by_filter([row for row in rows if row.together(base)[0]]):
-        series = {plan: [row.ratio(base, named(plan)) for row in members] for plan in plans}
+        values = {plan: [speedup(*row.together(base, named(plan))) for row in members] for plan in plans}
         labels = [str(row.shape["size"]) for row in members]
         title = f"{size}x{size} filter, by side of the image"
-        panels.append(Panel(title, labels, series, "speedup", line=1.0))
+        panels.append(by_layer(title, labels, values, "speedup", line=1.0))
     title = f"{machine.name}: over filter2d/direct, which reuses nothing"
     return Picture(f"filter2d-forms-{machine.slug}", title, panels) if panels else None
 
@@ -330,12 +331,12 @@ def _layers_picture(machine: Machine, rows: list[Row]) -> Picture:
     panels = []
     for size, members in _by_filter([row for row in rows if row.batch == batch]):
         found = [row.together(AUTO, torch_best, floor) for row in members]
-        series = {
-            "torch's best": [over(least, torch) for _, torch, least in found],
-            "auto": [over(least, auto) for auto, _, least in found],
+        values = {
+            "torch's best": [speedup(least, torch) for _, torch, least in found],
+            "auto": [speedup(least, auto) for auto, _, least in found],
         }
         labels = [row.case.split("-")[0] for row in members]
-        panels.append(Panel(f"{size}x{size}, batch {batch}", labels, series, "of the floor", line=1.0))
+        panels.append(by_layer(f"{size}x{size}, batch {batch}", labels, values, "of the floor", line=1.0))
     return Picture(f"depthwise-reuse-{machine.slug}", f"{machine.name}: depthwise layers, float32", panels)
 
 

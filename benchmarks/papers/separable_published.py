@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from benchmarks.ablations import FORMS, PUBLISHED, REUSE_FORMS
+from benchmarks.modules import DEPTHWISE, POINTWISE
 from benchmarks.papers import claims
+from benchmarks.papers.layer_panels import SAMPLES, by_layer, microseconds
 from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
+from benchmarks.papers.published_modules import PublishedModules
 from benchmarks.papers.separable_reasons import reasons_of
 from benchmarks.papers.text import NOT_MEASURED, Cell, Page, ratios, table, us
 from benchmarks.papers.verdicts import PUBLISHED_PLANS, explained, no_verdict, not_timed, verdict
@@ -29,6 +32,7 @@ _FORMS: dict[str, tuple[str, str, dict[int, _Claims]]] = {
         {6: claims.POINTWISE_KERNELS, 8: claims.POINTWISE_MODULES},
     ),
 }
+_GROUPS = {"depthwise": DEPTHWISE, "pointwise": POINTWISE}
 _NAMED = 3  # layers one by one; of more the first and the last
 # Beside the paper's baselines, in the order of its tables: the fastest of MIOpen's algorithms, and PyTorch.
 _BASELINES: dict[str, Contender] = {"the fastest of torch's ways": torch_best, "torch's choice": TORCH}
@@ -41,23 +45,28 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
         reason = "the published forms are a GPU's, and a CPU has others"
         return page.add("### Verdict", no_verdict(reason))
     page.add("### The published forms (tables 5 to 8)")
-    text, panels, by_layer = [], [], []
+    text, panels, layer_panels = [], [], []
     for suite, (plan, name, tables) in _FORMS.items():
         page.add(f"`{plan}` is {PUBLISHED_PLANS[plan]}.")
         members = [row for row in rows[suite] if row.ratio(TORCH, named(name))]
+        modules = PublishedModules.of(machine, _GROUPS[suite])
+        count = len({row.case for row in rows[suite]})
         if members:
             page.add(_table(suite, members, name, tables), _left_out(suite, members, rows[suite]))
-            text += _verdicts(machine, suite, members, rows[suite], tables)
             panels.append(_panel(suite, members))
-            by_layer += _layer_panels(suite, name, members)
+            layer_panels += _layer_panels(suite, name, members)
         else:
-            text += _none_timed(machine, plan, suite, tables)
             page.add(f"{NOT_MEASURED} `python -m benchmarks --suite {suite} --ablations` measures it.")
+        page.add(*modules.paragraphs(plan, count, *list(tables.items())[1]))
+        text += _verdicts(machine, suite, members, rows[suite], modules)
     if panels:
         page.draw(
             Picture(f"separable-published-{machine.slug}", f"{machine.name}: the published forms", panels)
         )
-        page.draw(Picture(f"separable-layers-{machine.slug}", f"{machine.name}: layer by layer", by_layer))
+        page.draw(
+            Picture(f"separable-layers-{machine.slug}", f"{machine.name}: layer by layer", layer_panels),
+            SAMPLES,
+        )
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
     text.append(f"- Networks (table 9). {no_verdict(NOT_IN_NETWORKS)}")
     page.add("### Verdict", explained(text))
@@ -98,7 +107,7 @@ def _table(suite: str, rows: Sequence[Row], name: str, tables: Mapping[int, _Cla
         lines.append(line)
     return (
         "Means of the layers' speedups, as the paper's are, by replays of graphs. Those leave out what the "
-        "host takes for a call, which the paper's modules have: the table of modules above has it too. "
+        "host takes for a call, which the paper's modules have, and the form as a module below. "
         "*convx's fastest*: of all forms that were timed with it, in the column's speedups.\n\n"
         + table(head, lines, text_columns=0)
     )
@@ -180,41 +189,41 @@ def _layer_panels(suite: str, name: str, rows: Sequence[Row]) -> list[Panel]:
     for batch in dict.fromkeys((batches[0], batches[-1])):
         some = [row for row in rows if row.batch == batch]
         found = [row.together(named(name), torch_best, named(f"{suite}*")) for row in some]
-        series = {
-            title: [time.us if (time := times[index]) else None for times in found]
+        values = {
+            title: [microseconds(times[index]) for times in found]
             for index, title in enumerate(("published", "torch's best", "convx's fastest"))
         }
         labels = [row.case for row in some]
-        panels.append(
-            Panel(f"{suite}, batch {batch}", labels, series, "microseconds", points=True, logarithmic=True)
-        )
+        title = f"{suite}, batch {batch}"
+        panels.append(by_layer(title, labels, values, "microseconds", points=True, logarithmic=True))
     return panels
 
 
-def _none_timed(machine: Machine, plan: str, suite: str, tables: Mapping[int, _Claims]) -> list[str]:
-    return [
-        not_timed(machine, plan, f"{suite} layers over {baseline}, batch {batch}", of_paper)
-        for baseline, claimed in zip(_BASELINES, tables.values(), strict=True)
-        for batch, (*_, of_paper) in claimed.items()
-    ]
-
-
 def _verdicts(
-    machine: Machine, suite: str, rows: Sequence[Row], every: Sequence[Row], tables: Mapping[int, _Claims]
+    machine: Machine, suite: str, rows: Sequence[Row], every: Sequence[Row], modules: PublishedModules
 ) -> list[str]:
-    """By batch: the paper gains at one image and loses at many."""
-    plan, name, _ = _FORMS[suite]
+    """By batch: the paper gains at one image and loses at many. Its modules are judged by modules where those
+    were timed, else by replays."""
+    plan, name, tables = _FORMS[suite]
     text, measured = [], _batches(rows, tables)
     for index, (baseline, claimed) in enumerate(zip(_BASELINES, tables.values(), strict=True)):
         for batch, (*_, of_paper) in claimed.items():
-            what = f"{suite} layers over {baseline}, batch {batch}"
-            if batch not in measured:
+            some = [row for row in rows if row.batch == batch]
+            if index and batch in modules.alone:
+                kernels = [time.us for row in some if (time := row.together(named(name), TORCH)[0])]
+                found, count = modules.alone[batch].speedup, modules.alone[batch].count
+                part = "" if count == len({row.case for row in every}) else f", {count} layers"
+                what = f"{suite} modules over torch's{part}, batch {batch}"
+                reasons = modules.reasons(batch, claimed[batch], mean(kernels) if kernels else None)
+            elif batch in measured:
+                found = mean(_gains(rows, named(name), batch)[index])
+                what = f"{suite} layers over {baseline}, batch {batch}"
+                reasons = reasons_of(name, some, baseline, _BASELINES[baseline], claimed[batch])
+            else:
+                what = f"{suite} layers over {baseline}, batch {batch}"
                 text.append(not_timed(machine, plan, what, of_paper))
                 continue
-            found = mean(_gains(rows, named(name), batch)[index])
             loss = ", a loss as the paper's" if found < 1 and of_paper < 1 else ""
-            some = [row for row in rows if row.batch == batch]
-            reasons = reasons_of(name, some, baseline, _BASELINES[baseline], claimed[batch])
             text.append(verdict(machine, plan, f"{what}{loss}", found, of_paper, reasons))
     partly = [place for place in _absent(suite, rows, every) if place[1] in measured]
     if partly:

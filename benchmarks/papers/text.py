@@ -6,14 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.environment import CHANGED
 from benchmarks.papers.measurements import AUTO, TORCH, Contender, Machine, Row, Time, several_runs
-from benchmarks.papers.pictures import Picture, quartiles
+from benchmarks.papers.pictures import Picture
 from benchmarks.results import geomean
+from benchmarks.spread import quartiles
 
 Cell = str | float | int | None
 NOT_MEASURED = "Not measured yet."
 _DATE = len("2026-11-30")
 HARDWARE = "Everything here was timed on NVIDIA's GPUs and on CPUs: no AMD and no mobile hardware was used."
+CHANGED_CODE = (
+    f"A {CHANGED} after a commit: files of the checkout were changed beside it, so that the commit alone may "
+    "not give these times."
+)
 TOGETHER = (
     "Every ratio is of times of one measurement, whose contenders took turns; what was not timed together "
     "has none."
@@ -36,10 +42,11 @@ class Page:
         self.parts += [part for part in parts if part]
 
     def draw(self, picture: Picture, whiskers: str = WHISKERS) -> None:
-        """whiskers: what they are, said once."""
+        """whiskers: what they are; those of layers are said once, others below each picture."""
         self.pictures.append(picture)
         self.parts.append(f"![{picture.title}](pictures/{picture.name}.svg)")
-        if any(panel.has_spread for panel in picture.panels) and whiskers not in self.parts:
+        is_said = whiskers == WHISKERS and whiskers in self.parts
+        if any(panel.has_spread for panel in picture.panels) and not is_said:
             self.parts.append(whiskers)
 
     @property
@@ -124,7 +131,8 @@ def sources(machine: Machine, *suites: str) -> str:
             if several_runs(results):
                 line += "; problems in it were measured more than once"
             lines.append(line)
-    return "\n".join([*lines, "", TOGETHER])
+    changed = any(f"{CHANGED})" in line for line in lines)
+    return "\n".join([*lines, "", f"{TOGETHER} {CHANGED_CODE}" if changed else TOGETHER])
 
 
 def of_age(machine: Machine, machines: Sequence[Machine], *suites: str) -> str:

@@ -13,7 +13,7 @@ from convx.tune.folder import warn_once
 
 _TILING = ("wave_w", "wave_c", "wave_n", "repeat_w", "repeat_c", "block_n", "group_c", "stage_c")
 _BEST = 8  # tilings of each form that are tried, by prediction
-_SEARCHED = 4096
+_SEARCHED, _ALL = 4096, 1 << 20
 
 
 def tilings(problem: Any, device: Any, published: bool = False) -> list[Any]:
@@ -26,7 +26,8 @@ def tilings(problem: Any, device: Any, published: bool = False) -> list[Any]:
     if not generator.has_source(problem, device)[0]:
         return []
     distinct: dict[tuple[int, ...], Any] = {}
-    for tiling in generator.tilings(problem, device, exact=published, most=_SEARCHED):
+    most = _ALL if published else _SEARCHED  # exact divisors are few, and rank far behind
+    for tiling in generator.tilings(problem, device, exact=published, most=most):
         if published and tiling.stage_c != tiling.group_c:
             continue
         distinct.setdefault(tuple(getattr(tiling, name) for name in _TILING if name != "block_n"), tiling)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import ablations
+from benchmarks import ablations, tilings
 from benchmarks.__main__ import main
 from benchmarks.ablations import (
     CPU_FORMS,
+    EXACT_FORMS,
     FORMS,
     PUBLISHED,
     REFERENCE,
@@ -41,7 +43,9 @@ def some(layers: int) -> list[Problem]:
 
 def test_fixed_tilings_are_two_by_two_and_allowed_everywhere() -> None:
     work = some(6)
-    fixed = GeneratedAblations(H200, work).fixed
+    forms = GeneratedAblations(H200, work)
+    fixed = forms.fixed(work[0])
+    assert all(forms.fixed(problem) == fixed for problem in work)
     assert fixed["direct"].group_c == 1 < fixed["distributed"].group_c
     for tiling in fixed.values():
         assert (tiling.wave_n, tiling.repeat_w, tiling.repeat_c) == (4, 2, 2)
@@ -54,11 +58,14 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
         compiler.find(H200.backend)
     except compiler.CompilerMissing as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(generated, "_BEST", 2)  # to compile few
+    for module in (generated, tilings):
+        monkeypatch.setattr(module, "_BEST", 2)  # to compile few
     work = some(6)
     problem, both = work[2], GeneratedAblations(H200, work)
     found = both.contenders(problem)
-    assert set(found) == {*FORMS.values(), PUBLISHED}
+    # 24 filters are not divided by the 32 lanes of the direct form.
+    exact = {EXACT_FORMS["distributed", choice] for choice in ("fixed", "dynamic")}
+    assert set(found) == {*FORMS.values(), PUBLISHED, *exact}
     published = found[PUBLISHED]
     assert len(published) == (2 if all("group_c=1 " not in name for name in published) else 4)
     for name in published:  # whole tiles of 56x56 pixels and 24 filters, and buffers of Group_C channels
@@ -71,10 +78,63 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
             assert name.startswith("pointwise/generated ")
             assert ("group_c=1 " in name) == (distribution == "direct")
             if choice == "fixed":
-                assert both.fixed[distribution].describe().split(" block_n")[0] in name
+                assert both.fixed(problem)[distribution].describe().split(" block_n")[0] in name
         assert len(found[method]) == (1 if choice == "fixed" else 2)
     names = {plan.name for plan in _core.candidates("pointwise", ablations.core_problem(problem), H200)}
     assert {name for members in found.values() for name in members} <= names
+
+
+def offered(core: object, device: object, text: str, wanted: list[Any]) -> dict[str, dict[str, int]]:
+    """As if each had been compiled."""
+    assert len({tilings.kernel_of(tiling) for tiling in wanted}) == len(wanted)
+    return {
+        f"pointwise/generated {tiling.describe()}": {
+            size: getattr(tiling, size) for size in (*tilings.SIZES, "block_n")
+        }
+        for tiling in wanted
+    }
+
+
+def sizes(name: str) -> dict[str, int]:
+    return {key: int(size) for key, size in (part.split("=") for part in name.split()[1:])}
+
+
+def test_the_papers_own_tilings_are_ablated_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without dynamic tiling, with and without channel distribution."""
+    monkeypatch.setattr(generated, "offer", offered)
+    cases = [case for case in pointwise_cases() if case.name in ("P2", "P4", "P7", "P24", "P44", "P45")]
+    work = list(problems(cases, ("forward",), ("float32",), ("nchw",), (16, 32), on_gpu=True))
+    forms = GeneratedAblations(H200, work)
+    for problem in work:
+        found, shape = forms.contenders(problem), problem.shape
+        published = set(found[PUBLISHED])
+        dynamic = [found.get(EXACT_FORMS[kind, "dynamic"], []) for kind in ("direct", "distributed")]
+        assert published == set(dynamic[0]) | set(dynamic[1])
+        for (kind, choice), form in EXACT_FORMS.items():
+            for name in found.get(form, []):
+                tiling = sizes(name)
+                assert tiling["stage_c"] == tiling["group_c"] and (tiling["group_c"] == 1) == (
+                    kind == "direct"
+                )
+                assert shape.size**2 % (tiling["wave_w"] * tiling["repeat_w"]) == 0
+                assert shape.out_channels % (tiling["wave_c"] * tiling["repeat_c"]) == 0
+                assert shape.in_channels % tiling["group_c"] == 0
+                assert choice == "dynamic" or (tiling["repeat_w"], tiling["repeat_c"]) == (2, 2)
+            if choice == "fixed":
+                # None of 7x7 pixels, which are odd.
+                assert len(found.get(form, [])) <= (0 if shape.size == 7 else 1)
+    by_layer = [forms.fixed(problem, exact=True) for problem in work if problem.case.name in ("P4", "P7")]
+    assert all("distributed" in each for each in by_layer)
+
+
+def test_fixed_tilings_are_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever batches a run has."""
+    cases = pointwise_cases()[:3]
+    both = list(problems(cases, ("forward",), ("float32",), ("nchw",), (1, 64), on_gpu=True))
+    alone = [problem for problem in both if problem.batch == 64]
+    for exact in (False, True):
+        found = GeneratedAblations(H200, both).fixed(alone[0], exact)
+        assert found == GeneratedAblations(H200, alone).fixed(alone[0], exact)
 
 
 def test_a_record_has_the_fastest_of_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,4 +239,8 @@ def test_ablations_on_a_gpu(tmp_path: Path) -> None:
     part = ["--suite", "pointwise", "--case", "P24", "--batch", "1", "--ablations", "--quick"]
     assert main([*part, "--device", "cuda", "--output", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*/pointwise_ablations.json")
-    assert all(method in path.read_text() for method in (REFERENCE, *FORMS.values()))
+    # 7x7 pixels and 160 filters: no fixed tiling by exact divisors.
+    exact = [form for (_, choice), form in EXACT_FORMS.items() if choice == "dynamic"]
+    text = path.read_text()
+    assert all(f'"{method}"' in text for method in (REFERENCE, *FORMS.values(), PUBLISHED, *exact))
+    assert not any(form in text for form in EXACT_FORMS.values() if form not in exact)

@@ -115,6 +115,8 @@ def test_a_run_writes_sound_records(tmp_path: Path) -> None:
         assert record["case"] == "D24" and record["convx_us"] > 0 and record["floor_us"] > 0
         assert set(record["peers_us"]) == {"torch", "torch_channels_last"}
         assert record["method"] and record["chosen_by"] == "auto" and record["error_ratio"] <= 2
+        lower, upper = record["spread_us"]
+        assert 0 < lower <= record["convx_us"] <= upper and set(record["peers_spread_us"]) == {"torch"}
 
 
 def test_parts_of_a_suite_are_joined(tmp_path: Path) -> None:

@@ -174,3 +174,8 @@ def test_a_run_on_a_gpu(tmp_path: Path) -> None:
     for stream, alone in zip(records[::2], records[1::2], strict=True):
         assert min(stream["peers_us"]["torch"], alone["peers_us"]["torch"]) > 1
         assert min(stream["convx_us"], alone["convx_us"]) > 1
+        assert min(stream["published_us"], alone["published_us"]) > 1
+    assert records[0]["plan"].startswith("depthwise/shared_rows ")
+    # Its kernel has buffers of Group_C channels.
+    sizes = dict(part.split("=") for part in records[2]["plan"].removeprefix("pointwise/generated ").split())
+    assert sizes["stage_c"] == sizes["group_c"]

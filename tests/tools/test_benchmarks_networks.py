@@ -292,7 +292,9 @@ def test_each_contender_comes_first_as_often(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(timing, "_cpu_timer", timer_of)
     calls: Any = {"a": lambda index: "a", "b": lambda index: "b"}
-    times, failures = timing.measure(calls, 1, CPU, 7)
+    times, failures, spread = timing.measure(calls, 1, CPU, 7)
     assert Counter(order[::2]) == {"a": 3, "b": 3} and not failures
     assert times == {"a": 1.5, "b": 1.5}
-    assert timing.measure(calls, 1, CPU, 1)[0] == {"a": 100.0, "b": 100.0}
+    assert spread == {"a": (1.0, 2.0), "b": (1.0, 2.0)}  # three samples of either
+    once = timing.measure(calls, 1, CPU, 1)
+    assert once.us == {"a": 100.0, "b": 100.0} and not once.quartiles  # of one sample there are none

@@ -25,6 +25,9 @@ def test_a_run_writes_sound_records(tmp_path: Path) -> None:
     for record in records:
         assert record["convx_us"] > 0 and record["floor_us"] > 0 and record["error_ratio"] <= 2
         assert set(record["peers_us"]) == {"torch"}
+        lower, upper = record["spread_us"]
+        assert lower <= record["convx_us"] <= upper
+        assert ("peers_spread_us" in record) == (record["chosen_by"] == "auto")
 
 
 def test_every_number_of_rows_is_timed() -> None:

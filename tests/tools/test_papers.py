@@ -9,6 +9,7 @@ from statistics import mean
 
 import pytest
 from paper_records import ENVIRONMENT, everything, texts, write, write_modules
+from published_records import give_exact_forms, give_modules
 
 from benchmarks import filter2d, modules
 from benchmarks.ablations import (
@@ -30,7 +31,7 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.measurements import AUTO, Machine, Row, machines, named
 from benchmarks.papers.networks import NETWORKS
-from benchmarks.papers.pictures import Panel, Picture, draw_panel, quartiles
+from benchmarks.papers.pictures import Panel, Picture, draw_panel
 from benchmarks.papers.text import NOT_MEASURED, WHISKERS, over, table, us, without_empty_columns
 from benchmarks.papers.verdicts import (
     BUT,
@@ -45,6 +46,7 @@ from benchmarks.papers.verdicts import (
 )
 from benchmarks.planner import core_problem
 from benchmarks.results import Results, load
+from benchmarks.spread import quartiles
 from benchmarks.suites import SUITES, problems
 from convx import _core
 
@@ -81,6 +83,8 @@ def test_pages_without_results_say_so(tmp_path: Path) -> None:
 
 
 def test_pages_of_all_results_leave_nothing_out(everything: Path) -> None:
+    give_modules(everything)
+    give_exact_forms(everything)
     for page in papers.pages(everything):
         assert "not measured" not in page.text.lower()
         assert "## Test GPU" in page.text and page.pictures

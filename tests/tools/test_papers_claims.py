@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from paper_records import everything, texts, write
+from published_records import give_exact_forms
 
 from benchmarks.ablations import PUBLISHED, REUSE_FORMS, REUSE_REFERENCE
 from benchmarks.papers import claims, cuconv_layers, hntmp, hntmp_verdicts
 from benchmarks.papers.measurements import machines
+from benchmarks.papers.text import CHANGED_CODE
 from benchmarks.papers.verdicts import NOT_EXPLAINED, NOT_TIMED, in_short
 from benchmarks.results import RESULTS, load
 
@@ -128,6 +130,22 @@ def test_layers_without_the_published_form_are_named(everything: Path) -> None:
     assert f"{line}: **{NOT_TIMED}**." in text and "P44 and P45 at batch 1, 8 and 64" in in_short(text)
 
 
+def test_the_papers_own_tilings_are_ablated(everything: Path) -> None:
+    """With and without dynamic tiling and channel distribution: 16 us with neither, then 8, 4 and 2."""
+    assert (
+        "The same of the paper's own tilings: not measured yet." in texts(everything)["depthwise_separable"]
+    )
+    give_exact_forms(everything)
+    text = texts(everything)["depthwise_separable"]
+    # Of 45 layers 12 are of 7x7.
+    gains = "2.00, 33 of 33 | 2.00, 33 of 33 | 4.00, 33 of 33 | 4.00, 45 of 45 | 8.00, 33 of 33 |"
+    assert f"| 64 | 45 | {gains}" in text
+    there = (
+        "Of 135 layers and batches there are direct with fixed tiling on 99, direct with dynamic tiling on "
+    )
+    assert f"{there}135, distributed with fixed tiling on 99, distributed with dynamic tiling on 135." in text
+
+
 def test_auto_beside_the_forms_fills_in_batches(tmp_path: Path) -> None:
     """Where no run of auto alone has them."""
     forms = {REUSE_REFERENCE: 2.0, REUSE_FORMS["strip"]: 3.0, "+torch": 6.0, "+native": 4.0}
@@ -215,3 +233,14 @@ def test_older_records_and_other_processors_are_named(tmp_path: Path) -> None:
     assert f"Older than the newest records of this page (2026-11-29, commit abc): {older}" in cpu
     assert "processors, whose times do not compare: another: `small_batch_candidates.json`; one:" in cpu
     assert "Older than" not in gpu and "processors" not in gpu
+
+
+def test_commits_with_changed_files_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "small_batch", {"auto": 2.0, "+torch": 3.0}, kind="")
+    path = tmp_path / "test-gpu" / "small_batch.json"
+    for commit, told in (("abc", False), ("abc+", True)):
+        results = load(path)
+        results.environment |= {"date": "2026-11-29", "commit": commit}
+        results.write(path)
+        text = texts(tmp_path)["hntmp"]
+        assert f"(2026-11-29, commit {commit})" in text and (CHANGED_CODE in text) == told

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
+from benchmarks.environment import CHANGED, commit
 from benchmarks.results import Results, load
 
 MACHINE = {"device": "Test GPU", "torch": "2.11.0"}
@@ -51,3 +53,29 @@ def test_files_from_before_there_were_runs_are_read(tmp_path: Path) -> None:
     assert taken(results) == {"a": "2026-11-01, commit abc1, or before", "b": "2026-11-02, commit abc2"}
     before = "1 by `run 1` (2026-11-01, commit abc1) or earlier runs"
     assert results.origin() == f"2 records: {before}; 1 by `run 2` (2026-11-02, commit abc2)"
+
+
+def test_a_commit_says_where_code_was_changed(tmp_path: Path) -> None:
+    """But not where a run before wrote results or pages."""
+
+    def git(*arguments: str) -> str:
+        known = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(tmp_path), *known, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert commit(tmp_path) is None
+    git("init", "--quiet")
+    written = ("benchmarks/results/some-gpu/depthwise.json", "benchmarks/papers/page.md", "README.md")
+    for name in (*written, "code.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    revision = git("rev-parse", "HEAD")[:12]
+    assert commit(tmp_path) == revision
+    for name in written:
+        (tmp_path / name).write_text("after")
+    (tmp_path / "notes.txt").touch()
+    assert commit(tmp_path) == revision
+    (tmp_path / "code.py").write_text("after")
+    assert commit(tmp_path) == revision + CHANGED == f"{revision}+"
