@@ -6,8 +6,9 @@ behind each convolution goes into its layer (constants.py, pads.py, fuse.py, lay
 (blocks.py), means of planes into one layer, pooling without the places of what it finds (pools.py).
 On GPUs classifiers are convolutions too (linears.py), and the whole is a CUDA graph (cuda_graphs.py),
 on CPUs layers, pooling and moves of channels (moves.py) that follow one another are one call
-(cpu_programs.py). Where there is something to gain by it (worth.py), the network is compiled (compiled.py)
-and held against that.
+(cpu_programs.py). The network is timed in each layout (layouts.py), and in stretches of either (cuts.py,
+stretches.py) where its layers' times promise something by that. Where there is something to gain by it
+(worth.py), it is compiled (compiled.py) and held against that.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ _ACROSS, _BOX, _GAP = 5, 180, 25  # kernels in a line, their width, and what is 
 _INSIDE, _LINE = _BOX - 12, 14  # the width and the height of text
 
 
-def chain(rows: Sequence[FusionReport]) -> str:
-    """Line by line; of what is measured with bars, on one scale."""
-    boxes = [box for number, row in enumerate(rows, 1) for box in _boxes(number, row)]
+def chain(rows: Sequence[FusionReport], operations: Sequence[Operation]) -> str:
+    """Of convolutions and what is beside them, line by line; of what is measured with bars, on one scale."""
+    boxes = list(_boxes(rows, operations))
     longest = max((us for box in boxes for us in box.us if us is not None), default=1.0)
     parts: list[str] = []
     top = 4.0
@@ -79,16 +79,23 @@ def _shortened(name: str, taken: int) -> str:
     return name if len(name) <= most else f"…{name[1 - most :]}"
 
 
-def _boxes(number: int, row: FusionReport) -> Iterator[_Box]:
-    """The row's, and those of what comes behind it, or before the first one."""
-    before = [each for each in row.beside if each.place < row.place]
-    yield from _beside(before)
+def _boxes(rows: Sequence[FusionReport], operations: Sequence[Operation]) -> Iterator[_Box]:
+    """Both in the order of their places."""
+    rest = list(operations)
+    for number, row in enumerate(rows, 1):
+        before = [each for each in rest if each.place < row.place]
+        yield from _beside(before)
+        yield _of_layer(number, row)
+        rest = rest[len(before) :]
+    yield from _beside(rest)
+
+
+def _of_layer(number: int, row: FusionReport) -> _Box:
     time = "" if row.us is None else f"{row.us:.1f} us"
     gain = "" if row.times_faster is None else f", gain {row.times_faster:.2f}"
     by = f"left: {row.reason}" if row.reason else row.method
     told = (time + gain, by, ", ".join(row.fused))
-    yield _Box(f"{number} ", row.name, told, color_of(row), (row.us, row.torch_us))
-    yield from _beside(row.beside[len(before) :])
+    return _Box(f"{number} ", row.name, told, color_of(row), (row.us, row.torch_us))
 
 
 def _beside(operations: Sequence[Operation]) -> Iterator[_Box]:

@@ -91,10 +91,16 @@ def summary(report: OptimizationReport) -> str:
 
 def layers(report: OptimizationReport) -> str:
     """The network as pictures, and as tables of its convolutions and of what is beside them."""
+    return f"{pictures(report)}{_convolutions(report)}{_others(report)}"
+
+
+def _convolutions(report: OptimizationReport) -> str:
+    if not report.rows:
+        return ""
     longest = max((us for row in report.rows for us in (row.us, row.torch_us) if us is not None), default=0.0)
     head = ("layer", "shape", "with", "method", "as it is, and otherwise", "us", "otherwise", "gain")
     rows = table(head, (_layer(row, longest) for row in report.in_order), 3)
-    return f"{pictures(report)}<h2>Layers</h2>{_OTHERWISE}{rows}{_others(report)}"
+    return f"<h2>Layers</h2>{_OTHERWISE}{rows}"
 
 
 def _others(report: OptimizationReport) -> str:

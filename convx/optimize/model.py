@@ -42,6 +42,7 @@ class OptimizedModel(nn.Module):
     Attributes:
         network: what is run, a torch.fx.GraphModule, or a converted copy of the model where torch.fx could
             not follow it.
+        layout: the one that images have as network reads them, which may convert them between its layers.
         conditions: for which kinds of input the network does what the model does, which is looked at once for
             each; None of a model that decides nothing by sizes.
         stops_autocast: the model turns autocast off for a part; where it is on, otherwise is run.

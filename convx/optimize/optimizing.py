@@ -26,15 +26,17 @@ from convx.optimize.constants import fold_factors, make_layers
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import STOPS_AUTOCAST, Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
+from convx.optimize.layouts import candidates_of, moved
 from convx.optimize.linears import take_linears
-from convx.optimize.model import FORMATS, OptimizedModel, is_channels_last_image
+from convx.optimize.model import FORMATS, OptimizedModel
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import decide_pads, take_pads
 from convx.optimize.parallel import merge
 from convx.optimize.permutes import take_permutes
 from convx.optimize.pools import fuse_flattening, fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
-from convx.optimize.rows import Network, compiled_rows, given, rows_of
+from convx.optimize.rows import Network, compiled_rows, given, operations_beside, rows_of
+from convx.optimize.stretches import mixture_of
 from convx.optimize.worth import could_gain
 from convx.tune.choosing import choose
 from convx.tune.records import Record
@@ -43,7 +45,7 @@ from convx.tune.turns import compare, turn_of
 _LAYOUTS = ("auto", "as given", *FORMATS)
 _GAIN = 1.03  # that another candidate than the first has to have, which is what measurements differ by
 _TURNS = 9
-_OWN = "torch's own layers"
+_OWN, _MIXED = "torch's own layers", "mixed"
 _UNCOMPILED, _COMPILED = "uncompiled", "compiled"
 _CANNOT_BE_COMPILED = "torch.fx can't follow the model, or a call leaves something changed"
 _TORCH_IS_FASTER = "torch's own layers take less time together"
@@ -67,6 +69,8 @@ class _Found:
     network: Network
     native_us: float
     us: float
+    layout: str  # that a compiled network is to have
+    several: str = ""  # layouts, in words, where the model has more than one
     rows: tuple[FusionReport, ...] | None = None  # of a compiled one
     not_compiled: str = ""
     to_compile: nn.Module | None = None  # of torch's layers, where that is worth a try
@@ -107,8 +111,9 @@ def optimize(
             Other sizes work too; choices by time are made with this one. What the model decides by sizes is
             fused as it is for this one, and run layer by layer for sizes that it decides otherwise for.
         layout: the one that images have inside: "nchw", "channels_last", "as given" (the input's), or "auto":
-            as given or the other one, whichever is faster on the example input. Results have the layout that
-            the input has where it is not "as given".
+            as given or the other one, or, with tune, one for each stretch of the network, with conversions
+            between, whichever is the fastest on the example input. Results have the layout that the input has
+            where it is not "as given".
         tune: measure the likely plans of every layer and block, some 0.2 s for each size that they have (on
             CPUs also for one image of a batch); else the planner's predictions count, and blocks are run
             layer by layer. What is found holds in this process, and in those that load the optimized model;
@@ -174,10 +179,11 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
     error = reference.error_of(optimized)
     if wrong := reference.disagrees(optimized, error):
         raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
+    looked_at = (optimized, found.network, args, kwargs)
     optimized.report = OptimizationReport(
-        rows=rows_of(optimized, found.network, args, kwargs) if found.rows is None else found.rows,
+        rows=rows_of(*looked_at) if found.rows is None else found.rows,
         reason=found.network.reason,
-        layout=optimized.layout,
+        layout=found.several or optimized.layout,
         cuda_graphs=len(optimized.graphs) > 0,
         native_us=found.native_us,
         optimized_us=found.us,
@@ -186,6 +192,7 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
         compiled=optimized.compiled is not None,
         not_compiled=found.not_compiled,
         by_image=optimized.programs.by_image,
+        operations=operations_beside(*looked_at) if found.rows is None else (),
     )
     return optimized
 
@@ -195,19 +202,18 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
     graphs = asked.cuda_graphs if can_repeat else 0
-    layouts = _candidates(asked.layout, args, kwargs)
     make = _maker(network)
-    candidates = {name: make(_moved(network.module, name), network.inputs, name, graphs) for name in layouts}
-    if network.inputs is not None and _is_batch_on_cpu(args, kwargs):
-        by_image = {
-            f"{name} by image": make(each.network, network.inputs, name, graphs, by_image=True)
-            for name, each in candidates.items()
-        }
-        if _runs_on_one_image(next(iter(by_image.values())), args, kwargs):
-            candidates |= by_image
+    candidates = candidates_of(network, asked.layout, graphs, make, args, kwargs)
+    layouts = [name for name, each in candidates.items() if not each.programs.by_image]
+    mixture = None
     if asked.tune:
         for each in candidates.values():
             each.choices = choose(each.network, *given(each, args, kwargs))
+        mixture = mixture_of(network, [*candidates.values()], args, kwargs, _GAIN) if can_repeat else None
+    if mixture is not None:
+        mixed = make(mixture.module, network.inputs, mixture.layout, graphs, by_image=mixture.by_image)
+        mixed.choices = choose(mixed.network, *given(mixed, args, kwargs))
+        candidates[_MIXED] = mixed
     own = None
     if network.inputs is not None:
         own = trace(copy.deepcopy(native), network.inputs, network.inputs.tensors(args, kwargs))
@@ -219,8 +225,10 @@ def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwar
     told = replace(network, module=None)  # whose weights may not be those that are chosen
     if chosen == _OWN:
         told = replace(told, fused={}, reason=_TORCH_IS_FASTER)
-    found = _Found(candidates[chosen], told, times["native"], times[chosen])
     fused = min(layouts, key=lambda name: times[name])
+    found = _Found(candidates[chosen], told, times["native"], times[chosen], candidates[chosen].layout)
+    if mixture is not None and chosen == _MIXED:
+        found = replace(found, layout=fused, several=mixture.told)
     is_tried = asked.compile is True
     if asked.compile == "auto" and asked.tune and can_repeat and can_inductor(args, kwargs):
         rows = rows_of(candidates[fused], network, args, kwargs)
@@ -246,8 +254,8 @@ def _compiled_if_faster(
     """The network of torch's layers by inductor and convx, in the layout that was the faster one, or what was
     found before, and why."""
     before = found.model
-    layout = before.layout
-    network: Any = _moved(found.to_compile, layout)  # type: ignore[arg-type]
+    layout = found.layout
+    network: Any = moved(found.to_compile, layout)  # type: ignore[arg-type]
     compiled = CompiledNetwork()
     made = _maker(found.network)(network, found.network.inputs, layout, before.graphs.most, compiled)
     made.choices = found.choices
@@ -267,7 +275,7 @@ def _compiled_if_faster(
         if _choose(times, [_UNCOMPILED, _COMPILED]) == _COMPILED:
             rows = compiled_rows(made, [row for each in graphs for row in each.rewritten.rows], args, kwargs)
             told = replace(found.network, fused={}, reason="")
-            return replace(found, model=made, network=told, us=times[_COMPILED], rows=rows)
+            return replace(found, model=made, network=told, us=times[_COMPILED], several="", rows=rows)
         wrong = f"{times[_COMPILED]:.0f} us compiled, {times[_UNCOMPILED]:.0f} as it is"
     compiled.forget()
     return replace(found, not_compiled=wrong)
@@ -336,28 +344,6 @@ def _can_be_one_kernel(block: Block, input: Any) -> bool:
     return bool(able)
 
 
-def _candidates(layout: str, args: Any, kwargs: Any) -> list[str]:
-    if layout != "auto":
-        return [layout]
-    images = [each for each in tensors_in(args, kwargs) if each.dim() == 4]
-    if not images:
-        return ["as given"]
-    return ["as given", "nchw" if any(map(is_channels_last_image, images)) else "channels_last"]
-
-
-def _moved(module: nn.Module, layout: str) -> nn.Module:
-    """With filters in the layout."""
-    if layout not in FORMATS:
-        return module
-    moved = copy.deepcopy(module)
-    for each in moved.parameters():
-        if each.dim() == 4:  # torch's own `to` refuses layers of volumes
-            # A copy: filters of 1x1, or of one channel, are contiguous in both layouts; their strides tell of
-            # which one a convolution's result is to be.
-            each.data = each.data.clone(memory_format=FORMATS[layout])
-    return moved
-
-
 def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
     device = next((each.device for each in tensors_in(args, kwargs)), torch.device("cpu"))
     compare(calls, device, 1, 2)  # choices, packed filters and graphs are made
@@ -368,19 +354,3 @@ def _times(calls: dict[str, Any], args: Any, kwargs: Any) -> dict[str, float]:
 def _choose(times: dict[str, float], candidates: list[str]) -> str:
     own, *others = candidates
     return min([own, *others], key=lambda name: times[name] * (1.0 if name == own else _GAIN))
-
-
-def _is_batch_on_cpu(args: Any, kwargs: Any) -> bool:
-    tensors = tensors_in(args, kwargs)
-    images = [each for each in tensors if each.dim() == 4]
-    return bool(images) and len(images[0]) > 1 and all(each.device.type == "cpu" for each in tensors)
-
-
-def _runs_on_one_image(by_image: OptimizedModel, args: Any, kwargs: Any) -> bool:
-    """Layers are measured in such a call, which a model with the batch in its code can't make."""
-    one_image, named = given(by_image, args, kwargs)
-    try:
-        by_image.network(*map(copied, one_image), **named)
-    except Exception:  # whatever a model's own code raises
-        return False
-    return True

@@ -20,8 +20,8 @@ def pictures(report: OptimizationReport) -> str:
     made = ["<h2>A call</h2>", _legend(), _calls(report)]
     if measured:
         made += ["<h2>The convolutions' time, in order</h2>", _flow(measured)]
-    if rows:
-        made += ["<h2>The network's kernels, in order</h2>", chain(rows)]
+    if rows or report.operations:
+        made += ["<h2>The network's kernels, in order</h2>", chain(rows, report.operations)]
     return "".join(made)
 
 

@@ -60,9 +60,6 @@ class FusionReport:
     one, by the fastest plan of each."""
     place: int = 0
     """Its turn in the network; 0 throughout where layers are run one by one."""
-    beside: tuple[Operation, ...] = ()
-    """What comes behind it, up to the next of the convolutions, and is in no kernel of theirs; of the first
-    one what comes before it, too."""
 
     @property
     def times_faster(self) -> float | None:
@@ -72,13 +69,15 @@ class FusionReport:
 
 @dataclass(frozen=True)
 class OptimizationReport:
-    """The convolution layers of an optimized model, and what the whole of it gains; prints as a table."""
+    """The convolution layers of an optimized model, what is beside them, and what the whole of it gains;
+    prints as a table."""
 
     rows: tuple[FusionReport, ...]
     reason: str
     """Why nothing is fused; empty where the model could be followed and that is faster."""
     layout: str
-    """The layout that convolutions work in: "nchw" or "channels_last"; "as given" follows the input."""
+    """The layout that convolutions work in: "nchw" or "channels_last"; "as given" follows the input. Of a
+    network in several: "nchw, channels_last from layer features.5 on"."""
     cuda_graphs: bool
     native_us: float
     """Microseconds of a call of the model on the example input, and of the optimized one, in turns."""
@@ -93,6 +92,9 @@ class OptimizationReport:
     """Whether inductor compiles the network, with convx's convolutions."""
     not_compiled: str = ""
     """Why it does not, where that was tried: the times of both, or what went wrong."""
+    operations: tuple[Operation, ...] = ()
+    """What is in no convolution's kernel, in order: pooling, means, norms that were left. Nothing is known of
+    them where layers are run one by one, or compiled."""
 
     @property
     def times_faster(self) -> float:
@@ -109,9 +111,8 @@ class OptimizationReport:
 
     @property
     def others(self) -> tuple[Others, ...]:
-        """What is in no convolution's kernel, most of a kind first: pooling, means, norms that were left."""
-        every = (each for row in self.in_order for each in row.beside)
-        counts = Counter((each.kind, each.reason) for each in every)
+        """The operations by kind and reason, most of a kind first."""
+        counts = Counter((each.kind, each.reason) for each in self.operations)
         return tuple(Others(kind, count, reason) for (kind, reason), count in counts.most_common())
 
     def to_html(self) -> str:
@@ -130,7 +131,7 @@ class OptimizationReport:
             times = ("-" if us is None else f"{us:.1f}" for us in (row.us, row.torch_us))
             gain = "-" if row.times_faster is None else f"{row.times_faster:.2f}"
             table.append((row.name, row.shape, ", ".join(row.fused) or "-", left, *times, gain))
-        lines = [*aligned(table), *self._lines_of_others()]
+        lines = [*(aligned(table) if self.rows else []), *self._lines_of_others()]
         if self.reason:
             lines.append(f"nothing is fused: {self.reason}")
         if self.not_compiled:

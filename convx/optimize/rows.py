@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,7 +64,17 @@ def rows_of(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any)
         times = (None, None) if reason else _measured_times(layer, calls[layer])
         fused, place = network.fused.get(names[0], ()), _place(places, found[0])
         rows.append(FusionReport(", ".join(names), shape, fused, method, reason, *times, place))
-    return _with_operations(rows, _operations(optimized, network, args, kwargs))
+    return tuple(rows)
+
+
+def operations_beside(
+    optimized: OptimizedModel, network: Network, args: Any, kwargs: Any
+) -> tuple[Operation, ...]:
+    """What is in no convolution's kernel; nothing is known of layers that are run one by one."""
+    if not isinstance(optimized.network, fx.GraphModule):
+        return ()
+    device = next((each.device.type for each in tensors_in(args, kwargs)), "cpu")
+    return tuple(operations_of(optimized.network, device, network.reason))
 
 
 def compiled_rows(
@@ -100,25 +109,6 @@ def _place(places: dict[str, int], name: str) -> int:
     while name and name not in places:
         name = name.rpartition(".")[0]
     return places.get(name, 0)
-
-
-def _operations(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any) -> list[Operation]:
-    if not isinstance(optimized.network, fx.GraphModule):
-        return []
-    device = next((each.device.type for each in tensors_in(args, kwargs)), "cpu")
-    return operations_of(optimized.network, device, network.reason)
-
-
-def _with_operations(
-    rows: Sequence[FusionReport], operations: Sequence[Operation]
-) -> tuple[FusionReport, ...]:
-    """Each operation is told beside the row that comes before it, or the first one."""
-    order = sorted(range(len(rows)), key=lambda at: rows[at].place)
-    beside = defaultdict(list)
-    for each in operations if rows else ():
-        before = [at for at in order if rows[at].place < each.place]
-        beside[before[-1] if before else order[0]].append(each)
-    return tuple(replace(row, beside=tuple(beside[at])) for at, row in enumerate(rows))
 
 
 def _block_rows(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from optimized import LAYOUTS, block, fused, fused_is_the_fastest, image, optimized_agrees
+from optimized import LAYOUTS, Model, block, fused, fused_is_the_fastest, image, optimized_agrees
 from torch import Tensor, nn
 from tuned import CPU, depthwise, own_folder
 
@@ -57,6 +57,16 @@ def test_layouts_are_chosen_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
             layouts = ["as given", *(() if options else (other,))]
             by_image = [f"{each} by image" for each in layouts]  # of the two that image() has
             assert seen.pop() == ["native", *layouts, *by_image, "torch's own layers"]
+
+
+def test_models_that_view_images_as_rows(device: str) -> None:
+    """In one layout alone: the other one is no candidate, and an error where it is asked for."""
+    layers = {"one": block(), "linear": nn.Linear(12 * 11 * 13, 3)}
+    model = Model(lambda model, x: model.linear((y := model.one(x)).view(y.size(0), -1)), **layers).to(device)
+    report = optimized_agrees(model, image(device)).report
+    assert report is not None and report.layout == "as given" and not report.reason
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        convx.optimize(model, image(device), layout="channels_last")
 
 
 def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

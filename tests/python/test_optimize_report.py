@@ -75,22 +75,38 @@ def test_pooling_means_and_linear_layers_are_named() -> None:
     report = report_of(nn.Sequential(*layers))
     expected = Others("pooling", 1, ""), Others("mean of planes", 1, ""), Others("linear layer", 1, LINEAR)
     assert report.others == expected
-    assert [each.name for each in report.rows[0].beside] == ["_3", "_5", "6"]
+    assert [each.name for each in report.operations] == ["_3", "_5", "6"]
     assert "beside them by convx: pooling (1), mean of planes (1)\n" in str(report)
     assert f"left to torch: linear layer (1): {LINEAR}\n" in str(report)
     data = json.loads(json.dumps(report.to_dict()))
     assert data["others"][0] == {"kind": "pooling", "count": 1, "reason": ""}
-    assert data["rows"][0]["beside"][2]["kind"] == "linear layer"
+    assert data["operations"][2] == {"name": "6", "kind": "linear layer", "place": 4, "reason": LINEAR}
+    assert "beside" not in data["rows"][0]
     assert "<td>linear layer</td><td>torch</td>" in report.to_html()
 
 
-def test_what_comes_first_is_beside_the_first_row() -> None:
-    report = report_of(nn.Sequential(nn.MaxPool2d(2), *block()))
-    (row,) = report.rows
-    (pooling,) = row.beside
-    assert pooling.place < row.place and not pooling.reason
+def test_operations_are_between_the_rows_as_they_are_called() -> None:
+    report = report_of(nn.Sequential(nn.MaxPool2d(2), *block(), nn.AvgPool2d(2), block(), nn.Flatten()))
+    first, second = report.rows
+    pooling, averaging = report.operations
+    assert pooling.place < first.place < averaging.place < second.place
+    assert not pooling.reason and not averaging.reason
+    chain = re.findall(r"<svg.*?</svg>", report.to_html(), re.DOTALL)[-1]
+    boxes = re.findall(r"<title>(.*?)</title>", chain)
+    assert [each.split(";")[0] for each in boxes] == ["_0", "1 1", "_4", "2 5.0"]
+
+
+def test_a_network_without_convolutions_tells_of_its_operations() -> None:
+    report = report_of(nn.Sequential(nn.MaxPool2d(2), nn.BatchNorm2d(12), nn.Flatten(), nn.Linear(360, 3)))
+    assert not report.rows and not report.reason
+    assert [each.kind for each in report.operations] == ["pooling", "batch norm", "linear layer"]
+    text = str(report)
+    assert text.startswith("beside them by convx: pooling (1)\n") and "layer  shape" not in text
+    assert "left to torch: batch norm (1): behind a pooling\n" in text
     page = report.to_html()
-    assert page.index(">pooling<") < page.index(">1 1<")
+    assert "<td>batch norm</td><td>torch</td>" in page and "The network's kernels, in order" in page
+    assert ">pooling<" in page and "<h2>Layers</h2>" not in page
+    assert [each["kind"] for each in report.to_dict()["others"]] == ["pooling", "batch norm", "linear layer"]
 
 
 def test_places_are_those_of_the_calls() -> None:
@@ -141,9 +157,10 @@ def measured_report() -> OptimizationReport:
     name, fused = "features.denseblock1.denselayer11.conv & more", ("batch norm", "residual", "hardswish")
     beside = tuple(Operation(f"cat_{place}", "concatenation", 2, "<why>") for place in range(3))
     made = [FusionReport(f"{name}.{place}", "8->8", fused, "hntmp", "", 5.0, 9.0) for place in range(12)]
-    left = FusionReport("last", "8->8 1x1", (), "", "it has hooks & more", None, None, 1, beside)
+    left = FusionReport("last", "8->8 1x1", (), "", "it has hooks & more", None, None, 1)
     own = FusionReport("own", "8->8 1x1", (), "native", "", 1.0, 1.0)
-    return OptimizationReport((*made, left, own), "", "nchw", True, 300.0, 100.0, 1e-7, 2e-7)
+    rows = (*made, left, own)
+    return OptimizationReport(rows, "", "nchw", True, 300.0, 100.0, 1e-7, 2e-7, operations=beside)
 
 
 def test_pictures_are_whole_and_within_their_size() -> None:
@@ -179,15 +196,22 @@ def test_a_page_of_nothing_measured() -> None:
     report = measured_report()
     unmeasured = tuple(replace(row, us=None, torch_us=None) for row in report.rows)
     assert replace(report, rows=unmeasured).to_html().count("<svg") == 2
-    assert replace(report, rows=()).to_html().count("<svg") == 1
+    assert replace(report, rows=()).to_html().count("<svg") == 2
+    assert replace(report, rows=(), operations=()).to_html().count("<svg") == 1
 
 
-def test_reports_of_older_pickles() -> None:
-    """Rows had neither a place nor anything beside them."""
+@pytest.mark.parametrize("had_beside", [False, True])
+def test_reports_of_older_pickles(had_beside: bool) -> None:
+    """Rows had no place, and later operations beside them, which the report did not have."""
     report = measured_report()
+    beside = report.__dict__.pop("operations")
     for row in report.rows:
-        for name in ("place", "beside"):
-            del row.__dict__[name]
+        if had_beside:
+            row.__dict__["beside"] = beside
+        else:
+            del row.__dict__["place"]
     found = pickle.loads(pickle.dumps(report))
-    assert "beside" not in found.rows[0].__dict__ and found.others == () and found.rows[0].place == 0
+    assert "operations" not in found.__dict__ and found.others == () and found.operations == ()
+    assert had_beside or found.rows[0].place == 0
     assert str(found) and found.to_html() and found.to_dict()["others"] == []
+    assert found.to_dict()["operations"] == () and "beside" not in found.to_dict()["rows"][0]
