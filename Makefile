@@ -3,7 +3,8 @@
 # make lint      style and types: ruff, mypy, clang-format
 # make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
 #                (CUDA_TARGETS="9.0 10.0", AMD_TARGETS="gfx942 gfx1100": for these alone; CUDA_ONLY=hntmp/,
-#                AMD_ONLY=depthwise/: sources whose path contains this)
+#                AMD_ONLY=depthwise/: sources whose path contains this; CUDA_REPORT_ON="bfloat16 split": these as users have
+#                them, others for linking alone)
 # make clean     removes what these made
 #
 # The first of them makes a virtual environment in .venv and builds convx there; later ones only what has changed.
@@ -38,7 +39,8 @@ lint: $(VENV)/lint-tools
 
 check-cuda: $(VENV)/environment
 	@echo "== every kernel for NVIDIA's targets"
-	$(IN_VENV) -m build_tools.check_cuda $(addprefix --target ,$(CUDA_TARGETS)) $(addprefix --only ,$(CUDA_ONLY))
+	$(IN_VENV) -m build_tools.check_cuda $(addprefix --target ,$(CUDA_TARGETS)) $(addprefix --only ,$(CUDA_ONLY)) \
+		$(addprefix --report-on ,$(CUDA_REPORT_ON))
 
 check-amd: $(VENV)/environment
 	@echo "== every kernel for AMD's targets"

@@ -16,6 +16,7 @@ using banded::kSide;
 
 constexpr int64_t kLeastTaps = 5, kLimit = int64_t{1} << 28;  // offsets of a plane are 32 bits
 constexpr size_t kMostPlans = 2;
+constexpr int64_t kStacks[] = {1, 2};  // tiles that a warp multiplies at once, each way
 
 Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   if (device.backend == Backend::cpu || !matrix::has_units(device)) {
@@ -45,8 +46,8 @@ Support supports(const ConvProblem& problem, const DeviceTraits& device) {
   return Support::yes();
 }
 
-// Cycles of a block, measured on an H200 with 742 ways of 60 layers: 7 to 15 % off in the mean. Few warps are
-// resident, so that a block takes as long as one warp's reads of shared memory and products, one after
+// Cycles of a block, measured on an H200 with 1094 ways of 64 layers: 7 to 14 % off in the mean. Few warps
+// are resident, so that a block takes as long as one warp's reads of shared memory and products, one after
 // another.
 struct Cost {
   double row;     // a filter's row, or a gradient's, for the tiles that a warp has at once
@@ -57,8 +58,8 @@ struct Cost {
   double passes;  // over the bytes, by the device's bandwidth
   double start_us;
 };
-constexpr Cost kPlanes{70, 40, 184, .35, .3, 6.4, 3.5}, kOctets{150, 48, 109, .03, .35, 4.3, 2.2},
-    kPlanesWeight{67, 47, 50, .77, .06, 0, 4}, kOctetsWeight{84, 46, 19, .26, 0, 1.3, 4.2};
+constexpr Cost kPlanes{50, 37, 190, .32, .05, 4.5, 3.7}, kOctets{34, 4.5, 180, .01, .16, 3.9, 1.9},
+    kPlanesWeight{0, 78, 57, .62, 0, 0, 3.3}, kOctetsWeight{23, 49, 51, 0, 0, 5.4, 4.7};
 constexpr double kDoubt = 1.5;
 
 struct Work {
@@ -75,7 +76,7 @@ double kernel_us(const DeviceTraits& device, const ConvProblem& problem, const G
   const double by_registers = device.registers_per_multiprocessor / (work.registers * threads);
   const double resident = std::clamp(std::floor(std::min(by_memory, by_registers)), 1.0, 16.0);
   const double waves = std::ceil(work.blocks / (resident * device.multiprocessors));
-  const double staged = static_cast<double>(g.planes * g.staged_rows * g.pitch) * work.regions;
+  const double staged = static_cast<double>(g.planes * g.plane_elements) * work.regions;
   const double band = static_cast<double>(g.bands * g.band_elements) * work.regions;
   const double of_block = cost.row * work.rows + cost.step * work.steps + cost.thread * staged / threads;
   const double of_device = (cost.staged * staged + cost.band * band) * work.blocks / device.multiprocessors;
@@ -94,32 +95,33 @@ void append_plan(const ConvProblem& problem, const DeviceTraits& device, const G
   plans.push_back(std::move(plan));
 }
 
-void append_product(const ConvProblem& problem, const DeviceTraits& device, int64_t side, int64_t tiles,
+void append_product(const ConvProblem& problem, const DeviceTraits& device, int64_t side, int64_t stack,
                     std::vector<Plan>& plans) {
   const bool last = banded::is_channels_last(problem);
-  const Geometry g = banded::product_geometry(problem, side, tiles);
-  if (last && g.tiles() > tiles) return;
-  const int64_t turns = last ? 1 : divide_up(divide_up(g.planes * g.tiles(), tiles), banded::warps(last));
+  const Geometry g = banded::product_geometry(problem, device.lanes, stack, side);
+  if (last && g.units() > stack) return;
+  const int64_t turns = last ? 1 : divide_up(divide_up(g.planes * g.units(), stack), banded::warps(last));
   const double rows = static_cast<double>(turns * problem.filter_height);
-  const Work work{static_cast<double>(banded::product_blocks(problem, g)), tiles == 1 ? 60.0 : 128.0, 1, rows,
-                  rows * static_cast<double>(g.steps * tiles)};
+  const double registers = stack == 1 ? (last ? 107 : 66) : (last ? 121 : 146);
+  const Work work{static_cast<double>(banded::product_blocks(problem, g)), registers, 1, rows,
+                  rows * static_cast<double>(g.steps * stack * stack)};
   Plan plan;
-  plan.tiling = {{"lanes", device.lanes}, {"side", side}, {"tiles", tiles}};
+  plan.tiling = {{"lanes", device.lanes}, {"side", side}, {"stack", stack}};
   append_plan(problem, device, g, work, last ? kOctets : kPlanes, std::move(plan), plans);
 }
 
 void append_weight(const ConvProblem& problem, const DeviceTraits& device, int64_t side,
                    std::vector<Plan>& plans) {
   const bool last = banded::is_channels_last(problem);
-  const Geometry g = banded::weight_geometry(problem, side);
+  const Geometry g = banded::weight_geometry(problem, device.lanes, side);
   const int64_t units = problem.batch * g.regions();
   const int64_t resident = device.multiprocessors * (last ? 1 : 4);
   const int64_t slices = std::clamp<int64_t>(divide_up(2 * resident, g.groups), 1, units);
   const int64_t regions = divide_up(units, slices);
   const int64_t sides = banded::sides_of(problem);
   const double steps =
-      static_cast<double>(regions * g.rows.tiles * kSide * g.steps / (last ? 1 : banded::kPlaneWarps));
-  const Work work{static_cast<double>(g.groups * slices), last ? 114.0 : 84.0, static_cast<double>(regions),
+      static_cast<double>(regions * g.rows.units * kSide * g.steps / (last ? 1 : banded::kPlaneWarps));
+  const Work work{static_cast<double>(g.groups * slices), last ? 151.0 : 86.0, static_cast<double>(regions),
                   steps, steps * static_cast<double>(sides * sides)};
   Plan plan;
   plan.tiling = {{"lanes", device.lanes}, {"side", side}, {"slices", slices}};
@@ -135,7 +137,7 @@ void append(const ConvProblem& problem, const DeviceTraits& device, std::vector<
     if (problem.operation == Operation::weight_grad) {
       append_weight(problem, device, side, some);
     } else {
-      for (const int64_t tiles : {1, 4}) append_product(problem, device, side, tiles, some);
+      for (const int64_t stack : kStacks) append_product(problem, device, side, stack, some);
     }
   }
   append_fastest(plans, std::move(some), kMostPlans);

@@ -37,97 +37,103 @@ CONVX_DEVICE bool is_inside(const Planes& planes, int y, int x) {
   return y >= 0 && y < planes.height && x >= 0 && x < planes.width;
 }
 
-// `count` rows of `width` elements of one plane, from (y, x) on: store(row, column, value) has each. The
-// block's warps share them out, so many loads at a time.
-template <int Lanes, int Warps, class Store>
-CONVX_DEVICE void read_plane(const Planes& planes, int64_t image, int channel, int y, int x, int count,
-                             int width, const Store& store) {
-  constexpr int kAtOnce = 4;
-  const int warp = static_cast<int>(threadIdx.x) / Lanes, lane = static_cast<int>(threadIdx.x) % Lanes;
-  const uint16_t* const plane =
-      planes.data + image * planes.image + static_cast<int64_t>(channel) * planes.height * planes.width;
-  for (int row = warp; row < count; row += Warps) {
-    const uint16_t* const line = plane + static_cast<int64_t>(y + row) * planes.width;
-    for (int begin = lane; begin < width; begin += kAtOnce * Lanes) {
-      uint16_t value[kAtOnce];
-      CONVX_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int column = begin + i * Lanes;
-        value[i] = 0;
-        if (column < width && is_inside(planes, y + row, x + column)) {
-          value[i] = load<uint16_t, 1>(line + x + column).element[0];
-        }
-      }
-      CONVX_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (begin + i * Lanes < width) store(row, begin + i * Lanes, value[i]);
-      }
-    }
-  }
-}
-
-// `count` rows of `width` pixels from (y, x) on, AtOnce loads of a thread at a time: read(offset of the
-// pixel) and store(row, column, octet) have eight channels that are last.
-template <int Threads, int AtOnce, class Read, class Store>
-CONVX_DEVICE void move_octets(const Planes& planes, int y, int x, int count, FastDivide width,
-                              const Read& read, const Store& store) {
+// `count` rows of `width` pixels from (y, x) on, AtOnce loads of a thread at a time, of which there are
+// `step`: read(pixel) has what lies there, and store(row, column, value) takes it.
+template <int AtOnce, class Value, class Read, class Store>
+CONVX_DEVICE void move(int first, int step, const Planes& planes, int y, int x, int count, FastDivide width,
+                       const Read& read, const Store& store) {
   const int pixels = count * static_cast<int>(width.divisor);
   CONVX_NO_UNROLL
-  for (int begin = static_cast<int>(threadIdx.x); begin < pixels; begin += AtOnce * Threads) {
-    Octet octet[AtOnce];
+  for (int begin = first; begin < pixels; begin += AtOnce * step) {
+    Value value[AtOnce];
     int row[AtOnce], column[AtOnce];
     CONVX_UNROLL
     for (int i = 0; i < AtOnce; ++i) {
-      const int pixel = begin + i * Threads;
+      const int pixel = begin + i * step;
       row[i] = static_cast<int>(width.quotient(pixel));
       column[i] = pixel - row[i] * static_cast<int>(width.divisor);
-      octet[i] = {};
+      value[i] = {};
       if (pixel < pixels && is_inside(planes, y + row[i], x + column[i])) {
-        octet[i] = read((static_cast<int64_t>(y + row[i]) * planes.width + x + column[i]) * planes.channels);
+        value[i] = read((y + row[i]) * planes.width + x + column[i]);
       }
     }
     CONVX_UNROLL
     for (int i = 0; i < AtOnce; ++i) {
-      if (begin + i * Threads < pixels) store(row[i], column[i], octet[i]);
+      if (begin + i * step < pixels) store(row[i], column[i], value[i]);
     }
   }
 }
 
-// From channel `channel` on.
-template <int Threads, class Store>
-CONVX_DEVICE void read_octets(const Planes& planes, int64_t image, int channel, int y, int x, int count,
-                              FastDivide width, const Store& store) {
-  const uint16_t* const first = planes.data + image * planes.image + channel;
+// Of one plane.
+template <class Store>
+CONVX_DEVICE void read_plane(int first, int step, const Planes& planes, int64_t image, int channel, int y,
+                             int x, int count, FastDivide width, const Store& store) {
+  const uint16_t* const plane =
+      planes.data + image * planes.image + static_cast<int64_t>(channel) * planes.height * planes.width;
+  const auto read = [&](int pixel) { return load<uint16_t, 1>(plane + pixel).element[0]; };
+  move<8, uint16_t>(first, step, planes, y, x, count, width, read, store);
+}
+
+// Of eight channels that are last, from `channel` on.
+template <class Store>
+CONVX_DEVICE void read_octets(int first, int step, const Planes& planes, int64_t image, int channel, int y,
+                              int x, int count, FastDivide width, const Store& store) {
+  const uint16_t* const data = planes.data + image * planes.image + channel;
   if (planes.has_octets) {
-    const auto read = [&](int64_t offset) { return load<uint16_t, kChannels>(first + offset); };
-    move_octets<Threads, 4>(planes, y, x, count, width, read, store);
+    const auto read = [&](int pixel) {
+      return load<uint16_t, kChannels>(data + static_cast<int64_t>(pixel) * planes.channels);
+    };
+    move<8, Octet>(first, step, planes, y, x, count, width, read, store);
     return;
   }
   const int channels = planes.channels - channel;
-  const auto read = [&](int64_t offset) {
+  const auto read = [&](int pixel) {
     Octet octet{};
     CONVX_UNROLL
     for (int c = 0; c < kChannels; ++c) {
-      if (c < channels) octet.element[c] = load<uint16_t, 1>(first + offset + c).element[0];
+      if (c < channels) {
+        octet.element[c] =
+            load<uint16_t, 1>(data + static_cast<int64_t>(pixel) * planes.channels + c).element[0];
+      }
     }
     return octet;
   };
-  move_octets<Threads, 1>(planes, y, x, count, width, read, store);
+  move<1, Octet>(first, step, planes, y, x, count, width, read, store);
 }
 
+// Where rows of planes lie in shared memory, in elements: `Rows` of them, which one lane has, one after
+// another, and then so much more that lanes' rows begin in different banks.
+template <int Rows>
+struct RowPlaces {
+  int pitch, group;
+
+  CONVX_DEVICE int operator()(int row) const { return row / Rows * group + row % Rows * pitch; }
+};
+
 // Takes what is read to a block's planes in shared memory.
+template <int Rows>
 struct Staged {
   uint16_t* first;
-  int plane_elements, pitch;
+  int plane_elements;
+  RowPlaces<Rows> places;
 
   CONVX_DEVICE void operator()(int row, int column, uint16_t value) const {
-    first[row * pitch + column] = value;
+    first[places(row) + column] = value;
   }
   CONVX_DEVICE void operator()(int row, int column, const Octet& octet) const {
+    uint16_t* const place = first + places(row) + column;
     CONVX_UNROLL
-    for (int c = 0; c < kChannels; ++c) first[c * plane_elements + row * pitch + column] = octet.element[c];
+    for (int c = 0; c < kChannels; ++c) place[c * plane_elements] = octet.element[c];
   }
 };
+
+// A multiple of eight elements, by the block.
+CONVX_DEVICE void fill_with_zeros(uint16_t* first, int elements) {
+  for (int i = static_cast<int>(threadIdx.x) * kChannels; i < elements;
+       i += static_cast<int>(blockDim.x) * kChannels) {
+    *reinterpret_cast<Octet*>(first + i) = Octet{};
+  }
+}
 
 // Takes it to the rows of bands. A row holds its values twice, Margin zeros before them: the second time one
 // element earlier, so that the pair of values from a place on is a word of the one copy or the other.
