@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from convx import _libraries, _planning, operators
 from convx._arguments import gives_channels_last, is_channels_last, pair, tf32_setting
+from convx._block_kinds import INVERTED_RESIDUAL, SQUEEZE_EXCITE, Excitation, Inversion
 from convx.dispatch import packed
 
 _Found = tuple[tuple[Tensor | None, ...], str, Tensor | None]  # weights, plan, filters in its order
@@ -38,17 +39,22 @@ class Block(nn.Module):
         raise NotImplementedError
 
     @property
+    def kind(self) -> Excitation | Inversion:
+        """What it does, without its weights."""
+        raise NotImplementedError
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """What it does, for reports."""
-        raise NotImplementedError
+        return self.kind.parts
 
     def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
         """The planner's problem of an input of that size and layout."""
-        raise NotImplementedError
+        return self.kind.problem(size, dtype, channels_last)
 
     def shape(self, size: tuple[int, ...]) -> str:
         """Of its layers on an input, for reports."""
-        raise NotImplementedError
+        return self.kind.shape(size)
 
     def by_layers(self, input: Tensor) -> Tensor:
         raise NotImplementedError
@@ -122,7 +128,7 @@ class SqueezeExcite(Block):
     """The input times gates of its channels, which come from the mean of each plane by two 1x1 convolutions,
     to fewer channels and back (Hu, Shen and Sun, 2018). gate: of GATES."""
 
-    method = "squeeze_excite"
+    method = SQUEEZE_EXCITE
     devices = ("cuda", "cpu")
 
     def __init__(self, squeeze: nn.Conv2d, excite: nn.Conv2d, gate: str) -> None:
@@ -134,29 +140,13 @@ class SqueezeExcite(Block):
         return self.squeeze, self.excite
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return "mean", "squeeze", "excite", self.gate, "product"
-
-    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
-        return _planning.core().ExciteProblem(
-            dtype=_planning.dtype_name(dtype),
-            layout="channels_last" if channels_last else "nchw",
-            activation=self.activation,
-            gate=self.gate,
-            batch=size[0],
-            channels=size[1],
-            height=size[2],
-            width=size[3],
-            squeezed_channels=self.squeeze.out_channels,
-        )
+    def kind(self) -> Excitation:
+        return Excitation(self.squeeze.out_channels, self.activation, self.gate)
 
     @property
     def activation(self) -> str:
         """Inside."""
         return getattr(self.squeeze, "activation", "none")
-
-    def shape(self, size: tuple[int, ...]) -> str:
-        return f"{size[1]}->{self.squeeze.out_channels}->{size[1]} on {'x'.join(map(str, size))}"
 
     def by_layers(self, input: Tensor) -> Tensor:
         mean = F.adaptive_avg_pool2d(input, 1)
@@ -165,7 +155,7 @@ class SqueezeExcite(Block):
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
     ) -> Tensor:
-        rest = (self.activation, self.gate, algorithm, tf32_setting(input.is_cuda, input.dtype))
+        rest = (*self.kind.options, algorithm, tf32_setting(input.is_cuda, input.dtype))
         return operators.squeeze_excite(input, *weights, *rest)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
@@ -178,7 +168,7 @@ class InvertedResidual(Block):
     channels and any odd filter, in the place of the first. `excitation` is of what is filtered, as
     MobileNetV3 and EfficientNet have it."""
 
-    method = "inverted_residual"
+    method = INVERTED_RESIDUAL
     devices = ("cuda", "cpu")
 
     def __init__(
@@ -199,45 +189,20 @@ class InvertedResidual(Block):
         return self.expand, self.depthwise, self.project, *inner
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        inner = () if self.excitation is None else self.excitation.parts
-        return "expand", "depthwise", *inner, "project", *(("residual",) if self.residual else ())
-
-    def problem(self, size: tuple[int, ...], dtype: torch.dtype, channels_last: bool = True) -> Any:
-        return _planning.core().BlockProblem(
-            dtype=_planning.dtype_name(dtype),
-            layout="channels_last" if channels_last else "nchw",
-            activation=getattr(self.expand, "activation", "none"),
-            output_activation=getattr(self.project, "activation", "none"),
-            residual=self.residual,
-            batch=size[0],
-            channels=size[1],
-            height=size[2],
-            width=size[3],
-            expanded_channels=self.expand.out_channels,
-            out_channels=self.project.out_channels,
-            expand_filter=self.expand.kernel_size[0],
-            expand_stride=pair("stride", self.expand.stride)[0],
-            filter=self.depthwise.kernel_size[0],
-            stride=pair("stride", self.depthwise.stride)[0],
-            squeezed_channels=0 if self.excitation is None else self.excitation.squeeze.out_channels,
-            squeeze_activation=self._gating[0],
-            gate=self._gating[1],
+    def kind(self) -> Inversion:
+        inside, after = (getattr(layer, "activation", "none") for layer in (self.expand, self.project))
+        return Inversion(
+            self.expand.out_channels,
+            self.project.out_channels,
+            self.expand.kernel_size[0],
+            pair("stride", self.expand.stride)[0],
+            self.depthwise.kernel_size[0],
+            pair("stride", self.depthwise.stride)[0],
+            inside,
+            after,
+            self.residual,
+            None if self.excitation is None else self.excitation.kind,
         )
-
-    @property
-    def _gating(self) -> tuple[str, str]:
-        """The activation and the gate of its squeeze-and-excitation; any where it has none."""
-        inner = self.excitation
-        return ("relu", "sigmoid") if inner is None else (inner.activation, inner.gate)
-
-    def shape(self, size: tuple[int, ...]) -> str:
-        stride = pair("stride", self.depthwise.stride)[0]
-        taps, more = self.depthwise.kernel_size[0], f" s{stride}" if stride != 1 else ""
-        channels = f"{size[1]}->{self.expand.out_channels}->{self.project.out_channels}"
-        if self.excitation is not None:
-            more += f", excited by {self.excitation.squeeze.out_channels},"
-        return f"{channels} {taps}x{taps}{more} on {'x'.join(map(str, size))}"
 
     def can_be_one_kernel(self, input: Tensor) -> bool:
         if not super().can_be_one_kernel(input):
@@ -249,7 +214,7 @@ class InvertedResidual(Block):
     @property
     def reads_patches(self) -> bool:
         """Of images of either layout, for a result in channels_last."""
-        return self.expand.kernel_size != (1, 1)
+        return self.kind.reads_patches
 
     def by_layers(self, input: Tensor) -> Tensor:
         filtered = self.depthwise(self.expand(input))
@@ -261,7 +226,7 @@ class InvertedResidual(Block):
     def _by_kernel(
         self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str, filters: Tensor | None
     ) -> Tensor:
-        rest = (*self._options(), algorithm, tf32_setting(True, input.dtype), filters)
+        rest = (*self.kind.options, algorithm, tf32_setting(True, input.dtype), filters)
         return operators.inverted_residual(input, *weights, *rest)  # type: ignore[no-any-return]
 
     def prepared_link(self, input: Tensor) -> Any:
@@ -274,13 +239,8 @@ class InvertedResidual(Block):
         )
 
     def _pack(self, input: Tensor, weights: tuple[Tensor | None, ...], algorithm: str) -> Tensor:
-        packed: Tensor = operators.pack_inverted_residual(input, *weights, *self._options(), algorithm)
+        packed: Tensor = operators.pack_inverted_residual(input, *weights, *self.kind.options, algorithm)
         return packed
-
-    def _options(self) -> tuple[Any, ...]:
-        inside, after = (getattr(layer, "activation", "none") for layer in (self.expand, self.project))
-        strides = (pair("stride", layer.stride)[0] for layer in (self.expand, self.depthwise))
-        return (*strides, inside, *self._gating, after, self.residual)
 
     def _weights(self) -> tuple[Tensor | None, ...]:
         return super()._weights() if self.excitation is not None else (*super()._weights(), *(None,) * 4)

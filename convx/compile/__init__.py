@@ -1,9 +1,11 @@
 """torch.compile(model, backend="convx"): convolutions by convx, everything else by inductor.
 
-backend.py is what torch.compile calls with each graph that it records. graph.py says what the graph's nodes
-are, planning.py which convolutions are convx's; rewriting.py puts them there with what follows them fused,
-and kept.py keeps what is made of weights beside them: with batch norms folded in, packed. watch.py tells
-convx.optimize what became of its network.
+backend.py is what torch.compile calls with each graph that it records. calls.py and graph.py say what the
+graph's nodes are; merging.py makes one convolution of those whose results are added, blocks.py finds blocks
+that kernels are faster for, and planning.py says which of the other convolutions are convx's: rewriting.py
+has the order of these, putting.py puts operators there with what follows them fused. further.py gives the
+graph inputs for what is made of weights (makings.py): with batch norms folded in, packed; kept.py keeps that
+beside it. watch.py tells convx.optimize what became of its network.
 """
 
 from __future__ import annotations

@@ -32,12 +32,21 @@ def convx(
     torch.nn's layers need no conversion. Convolutions that the planner would have convx run at the sizes that
     the graph is recorded with become convx's operators, with the activation and the sum behind them where the
     operator does those; the others stay torch's, as inductor has them. Where no gradient is needed, batch
-    norms with known statistics go into the filters, and on GPUs filters are kept in the order that a kernel
+    norms with known statistics go into the filters, convolutions of the same images whose results are added
+    become one (as RepVGG and MobileOne are trained), and on GPUs filters are kept in the order that a kernel
     reads, where sizes do not change: that is done anew when weights or statistics are written to, replaced,
     loaded or stepped by an optimizer, and not at all where nobody counts writes: to weights that were made in
     inference mode, or that processes share; convolutions that would have such filters packed at each call are
     left to torch on GPUs. Writes that no version counter sees (`weight.data.add_(1)`) need
     torch.compiler.reset().
+
+    Squeeze-and-excitations, and inverted residual blocks in channels_last, become one operator each where no
+    gradient is needed, sizes do not change, and that was measured to be faster than their layers: the
+    planner's estimates of blocks can't be held against those of layers. Measured they are by convx.optimize,
+    for this process, and, where torch.backends.cudnn.benchmark is on, as the graph is compiled: some tens of
+    milliseconds on a GPU for a block and for each of its layers, hundreds on a CPU, kept for later processes,
+    which need not ask for it. Poolings are left to inductor, whose maxima have no places written where no
+    gradient needs those.
 
     Args:
         module: the graph.
@@ -51,7 +60,7 @@ def convx(
         RuntimeError: a mode or an option that inductor does not know; what inductor raises; a convolution on
             a device that convx was not built for. ImportError: convx was built without its planner.
 
-    Logs at INFO what became of each convolution, as "convx.compile".
+    Logs at INFO what became of each convolution, and of which blocks they are, as "convx.compile".
 
     >>> import torch, convx
     >>> block = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()).eval()

@@ -4,99 +4,28 @@ that know their shape, dtype and need of a gradient."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from convx import operators
-from convx._arguments import DTYPES, Four, Pair, integer, padding_1d, padding_2d, pair, single
+from convx._arguments import DTYPES, integer, padding_1d, padding_2d, pair, single
+from convx.compile.calls import CONVOLUTION, RANKS, Call, is_plain, needs_gradient, sees_writes, value
 from convx.dispatch import UNFUSED
-from convx.dispatch.packed import are_writes_counted
 from convx.optimize.folding import Norm
 from convx.optimize.graph import BATCH_NORM, Reader, bound
 
-_CONVOLUTION = "input weight bias stride padding dilation groups"
-_RANKS: dict[Any, int] = {torch.conv1d: 3, torch.conv2d: 4}
+_NOTE = torch._C._log_api_usage_once  # with which functions of torchvision begin
+_OPERATORS = (operators.conv2d, operators.inverted_residual, operators.squeeze_excite)
 # Functions that update statistics; where what says so is, and what it is where it is left out.
 _STATISTICS: dict[Any, tuple[str, str, bool]] = {
     F.batch_norm: (BATCH_NORM, "training", False),
     F.instance_norm: ("input running_mean running_var weight bias use_input_stats", "use_input_stats", True),
 }
-
-
-def value(node: Any) -> Any:
-    """What a node stood for while the graph was recorded: a fake tensor, a symbolic number, nothing."""
-    return node.meta.get("example_value") if isinstance(node, fx.Node) else node
-
-
-def _given(node: fx.Node) -> Tensor | None:
-    """The tensor that an input of the graph stands for, while the graph is compiled."""
-    given = node.meta.get("grapharg") if node.op == "placeholder" else None
-    tensor = getattr(given, "example", None)
-    return tensor if isinstance(tensor, Tensor) else None
-
-
-def _sees_writes(node: fx.Node) -> bool:
-    given = _given(node)
-    return given is None or are_writes_counted(given)
-
-
-def id_of(node: fx.Node) -> int | None:
-    tensor = _given(node)
-    return None if tensor is None else id(tensor)
-
-
-def needs_gradient(node: Any) -> bool:
-    return isinstance(value(node), Tensor) and value(node).requires_grad
-
-
-@dataclass(frozen=True)
-class Call:
-    """torch.conv2d, or conv1d as the operators take it: with a height of one."""
-
-    node: fx.Node
-    stride: Pair
-    padding: Four
-    dilation: Pair
-    groups: int
-    keeps_weights: bool
-    activation: str = field(default="none", init=False)  # none of its own
-
-    @property
-    def input(self) -> fx.Node:
-        """As the graph has it by now, and so the others."""
-        return self._operand("input")  # type: ignore[return-value]
-
-    @property
-    def weight(self) -> fx.Node:
-        return self._operand("weight")  # type: ignore[return-value]
-
-    @property
-    def bias(self) -> fx.Node | None:
-        return self._operand("bias")
-
-    def _operand(self, name: str) -> fx.Node | None:
-        return bound(self.node, _CONVOLUTION).get(name)
-
-    @property
-    def operands(self) -> tuple[fx.Node, ...]:
-        every = (self.input, self.weight, self.bias)
-        return tuple(each for each in every if each is not None)
-
-    @property
-    def sees_writes(self) -> bool:
-        """Whether somebody counts writes to the weight, so that its filters can be kept packed."""
-        return _sees_writes(self.weight)
-
-    @property
-    def has_rows(self) -> bool:
-        return _RANKS[self.node.target] == 3
 
 
 class RecordedReader(Reader):
@@ -113,16 +42,16 @@ class RecordedReader(Reader):
     def convolutions(self) -> Iterator[Call]:  # type: ignore[override]
         """Those that convx has operators for."""
         for node in self.module.graph.nodes:
-            if node.op == "call_function" and node.target in _RANKS:
+            if node.op == "call_function" and node.target in RANKS:
                 call = self._call(node)
                 if call is not None:
                     yield call
 
     def _call(self, node: fx.Node) -> Call | None:
-        of = bound(node, _CONVOLUTION)
-        weight, bias, rank = of.get("weight"), of.get("bias"), _RANKS[node.target]
+        of = bound(node, CONVOLUTION)
+        weight, bias, rank = of.get("weight"), of.get("bias"), RANKS[node.target]
         tensors = [value(of.get("input")), value(weight), *([] if bias is None else [value(bias)])]
-        if not all(map(_is_plain, (value(node), *tensors))) or value(node).dtype not in DTYPES:
+        if not all(map(is_plain, (value(node), *tensors))) or value(node).dtype not in DTYPES:
             return None
         if tensors[0].dim() != rank or any(not isinstance(extent, int) for extent in tensors[1].shape):
             return None
@@ -142,7 +71,7 @@ class RecordedReader(Reader):
         return Call(node, strides, paddings, dilations, groups, keeps_weights)
 
     def is_fresh(self, node: fx.Node) -> bool:
-        return node.target is operators.conv2d or super().is_fresh(node)
+        return node.target in _OPERATORS or super().is_fresh(node)
 
     def can_be_kept(self, node: fx.Node | None) -> bool:
         """Whether it is a parameter or buffer that stays as it is while the graph runs: what is computed of
@@ -150,8 +79,8 @@ class RecordedReader(Reader):
         if node is None:
             return True
         is_static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
-        is_fixed = not self._writes_weights and node not in self._updated and _sees_writes(node)
-        return node.op == "placeholder" and is_static and is_fixed and _is_plain(value(node))
+        is_fixed = not self._writes_weights and node not in self._updated and sees_writes(node)
+        return node.op == "placeholder" and is_static and is_fixed and is_plain(value(node))
 
     def norm(self, node: fx.Node) -> Norm[fx.Node] | None:  # type: ignore[override]
         """One that can be folded."""
@@ -175,6 +104,11 @@ class RecordedReader(Reader):
             found = super().activation(node)
         return None if found in UNFUSED and needs_gradient(node) else found
 
+    def gate(self, node: fx.Node) -> str | None:
+        if node.op == "call_function" and node.target is F.hardsigmoid and not self.writes(node):
+            return "hardsigmoid"  # as its layer calls it, which says that it writes to nothing
+        return super().gate(node)
+
     @staticmethod
     def number(given: Any) -> float | None:
         """An attribute of a layer, which torch.compile may have taken for something that changes: the graph
@@ -183,7 +117,7 @@ class RecordedReader(Reader):
         return float(found) if isinstance(found, (int, float, torch.SymFloat, torch.SymInt)) else None
 
     def can_be_added(self, residual: fx.Node, node: fx.Node) -> bool:
-        return _is_plain(value(residual)) and self.is_like(residual, node)
+        return is_plain(value(residual)) and self.is_like(residual, node)
 
     def can_add_after_activation(self, node: fx.Node) -> bool:
         """Gradients of that compute the convolution again."""
@@ -199,8 +133,8 @@ class RecordedReader(Reader):
         return is_one_kind and all(statically_known_true(a == b) for a, b in sizes)
 
     def is_barrier(self, node: fx.Node) -> bool:
-        """What gives nothing changes modes (autocast, gradients), or is a check."""
-        if node.op not in ("call_function", "call_method", "call_module"):
+        """What gives nothing changes modes (autocast, gradients) or is a check, unless it notes a call."""
+        if node.op not in ("call_function", "call_method", "call_module") or node.target is _NOTE:
             return False
         return value(node) is None or bool(self._statistics(node))
 
@@ -227,13 +161,6 @@ class RecordedReader(Reader):
     def written(node: fx.Node) -> fx.Node | None:
         is_known = not isinstance(node.target, (HigherOrderOperator, OpOverload, OpOverloadPacket))
         return Reader.written(node) if is_known else None
-
-
-def _is_plain(tensor: Any) -> bool:
-    """A dense tensor of a device that convx has operators for, no subclass of it."""
-    if type(tensor) is not FakeTensor:
-        return False
-    return tensor.layout is torch.strided and tensor.device.type in ("cpu", "cuda")
 
 
 def _may_be_weight(written: fx.Node | None) -> bool:

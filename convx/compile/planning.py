@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch._inductor import config
 
 from convx import _planning
 from convx._arguments import has_channels_last_order
-from convx.compile.graph import Call, needs_gradient, value
+from convx.compile.calls import Call, needs_gradient, value
 from convx.dispatch import tf32_of
 from convx.dispatch.situation import Situation
 from convx.optimize.chains import Chain
@@ -165,7 +165,16 @@ def _problems(
             )
 
 
-def are_faster(choices: Sequence[Choice]) -> bool:
-    """Whether the graph is, with these convolutions by convx where the planner would have them there.
+class Times(Protocol):
+    """Of what convx may run."""
+
+    @property
+    def us(self) -> float: ...
+    @property
+    def torch_us(self) -> float: ...
+
+
+def are_faster(choices: Sequence[Times]) -> bool:
+    """Whether the graph is, with these convolutions and blocks by convx where the planner would have them so.
     Inductor runs torch's in channels_last where it finds nothing but those."""
     return sum(each.us for each in choices) < sum(each.torch_us for each in choices)

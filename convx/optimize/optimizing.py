@@ -273,7 +273,7 @@ def _compiled_if_faster(
         times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
         found = replace(found, native_us=times["native"], us=times[_UNCOMPILED])
         if _choose(times, [_UNCOMPILED, _COMPILED]) == _COMPILED:
-            rows = compiled_rows(made, [row for each in graphs for row in each.rewritten.rows], args, kwargs)
+            rows = compiled_rows(made, [each.rewritten for each in graphs], args, kwargs)
             told = replace(found.network, fused={}, reason="")
             return replace(found, model=made, network=told, us=times[_COMPILED], several="", rows=rows)
         wrong = f"{times[_COMPILED]:.0f} us compiled, {times[_UNCOMPILED]:.0f} as it is"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from convx.optimize.report import FusionReport, Operation
 from convx.tune import records
 
 if TYPE_CHECKING:
-    from convx.compile.rewriting import Row
+    from convx.compile.rewriting import Rewritten
 
 _TORCHS = "torch's own in the compiled network"
 
@@ -78,16 +79,21 @@ def operations_beside(
 
 
 def compiled_rows(
-    optimized: OptimizedModel, compiled: Sequence[Row], args: Any, kwargs: Any
+    optimized: OptimizedModel, compiled: Sequence[Rewritten], args: Any, kwargs: Any
 ) -> tuple[FusionReport, ...]:
-    """Of a network that is compiled; compiled: what the backend said for this input."""
+    """Of a network that is compiled; compiled: what the backend said of its graphs for this input."""
     layers = _layers.convolutions(optimized.network)
     calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
-    rows, places = [], _places(optimized)
+    names_of = {id(layer.weight): names[0] for layer, names in layers.items()}
+    places = _places(optimized)
+    where = next((each.device for each in tensors_in(args, kwargs)), torch.device("cpu"))
+    rows = [row for each in compiled for row in _compiled_blocks(each, names_of, places, where)]
+    by_itself = [row for each in compiled for row in each.rows if not row.within]
     for layer, names in layers.items():
-        if not calls[layer]:
+        found = [row for row in by_itself if row.weight == id(layer.weight)]
+        within = any(row.within and row.weight == id(layer.weight) for each in compiled for row in each.rows)
+        if not calls[layer] or (within and not found):
             continue
-        found = [row for row in compiled if row.weight == id(layer.weight)]
         is_convxs = bool(found) and all(row.problem is not None for row in found)
         fused = dict.fromkeys(each for row in found for each in row.fused)
         method = ", ".join(dict.fromkeys(row.plan for row in found)) if is_convxs else ""
@@ -97,6 +103,25 @@ def compiled_rows(
         shape, place = shape_of(layer, calls[layer]), _place(places, names[0])
         rows.append(FusionReport(", ".join(names), shape, tuple(fused), method, reason, *times, place))
     return tuple(rows)
+
+
+def _compiled_blocks(
+    compiled: Rewritten, names_of: dict[int, str], places: dict[str, int], where: torch.device
+) -> Iterator[FusionReport]:
+    """What one operator does of a graph."""
+    for block in compiled.blocks:
+        weights = (row.weight for row in compiled.rows if row.within == block.name)
+        names = [names_of[weight] for weight in weights if weight in names_of]
+        times = _remembered_times([block.problem], where)
+        place = min((_place(places, name) for name in names), default=0)
+        yield FusionReport(_shared(names), block.shape, block.parts, block.plan, "", *times, place)
+
+
+def _shared(names: Sequence[str]) -> str:
+    """The name of the module that has them all."""
+    parts = zip(*(name.split(".") for name in names), strict=False)
+    same = takewhile(lambda each: len(set(each)) == 1, parts)
+    return ".".join(each[0] for each in same) or ", ".join(names)
 
 
 def _places(optimized: OptimizedModel) -> dict[str, int]:

@@ -27,6 +27,8 @@ from torch import Tensor, nn
 
 import convx
 from convx.compile import backend, kept, planning
+from convx.compile.makings import Packing
+from convx.optimize import filters
 
 __all__ = ["all_by_convx", "fresh", "graphs", "without_inductor"]
 
@@ -87,14 +89,14 @@ def test_weights_that_change_are_folded_anew(change: Callable[[nn.Module], None]
 @in_parts
 def test_weights_are_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
-    fold = kept.folded
+    fold = filters.folded
 
     def counted(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         return fold(*arguments)
 
-    monkeypatch.setattr(kept, "folded", counted)
+    monkeypatch.setattr(filters, "folded", counted)
     model, x = block().eval(), image()
     call = compiled(model)
     with torch.no_grad():
@@ -138,7 +140,7 @@ def test_filters_are_packed_where_sizes_stay(monkeypatch: pytest.MonkeyPatch, de
             agrees(dynamic, model, image(device))
             for each in model.parameters():
                 each.mul_(1.5)
-    packed = [sum(isinstance(each, kept.Packing) for each in makings) for makings in made]
+    packed = [sum(isinstance(each, Packing) for each in makings) for makings in made]
     assert packed[0] == 3 and not any(packed[1:])
     gradients_agree(call, model, image(device))
 
