@@ -37,6 +37,14 @@ CONVX_DEVICE bool is_inside(const Planes& planes, int y, int x) {
   return y >= 0 && y < planes.height && x >= 0 && x < planes.width;
 }
 
+// Loads of a thread that are under way at once. On AMD each has a mask in scalar registers until it is
+// stored.
+#if defined(CONVX_HIP)
+constexpr int kAtOnce = 4;
+#else
+constexpr int kAtOnce = 8;
+#endif
+
 // `count` rows of `width` pixels from (y, x) on, AtOnce loads of a thread at a time, of which there are
 // `step`: read(pixel) has what lies there, and store(row, column, value) takes it.
 template <int AtOnce, class Value, class Read, class Store>
@@ -71,7 +79,7 @@ CONVX_DEVICE void read_plane(int first, int step, const Planes& planes, int64_t 
   const uint16_t* const plane =
       planes.data + image * planes.image + static_cast<int64_t>(channel) * planes.height * planes.width;
   const auto read = [&](int pixel) { return load<uint16_t, 1>(plane + pixel).element[0]; };
-  move<8, uint16_t>(first, step, planes, y, x, count, width, read, store);
+  move<kAtOnce, uint16_t>(first, step, planes, y, x, count, width, read, store);
 }
 
 // Of eight channels that are last, from `channel` on.
@@ -83,7 +91,7 @@ CONVX_DEVICE void read_octets(int first, int step, const Planes& planes, int64_t
     const auto read = [&](int pixel) {
       return load<uint16_t, kChannels>(data + static_cast<int64_t>(pixel) * planes.channels);
     };
-    move<8, Octet>(first, step, planes, y, x, count, width, read, store);
+    move<kAtOnce, Octet>(first, step, planes, y, x, count, width, read, store);
     return;
   }
   const int channels = planes.channels - channel;
