@@ -106,4 +106,5 @@ def test_every_fusion(name: str, dtype: torch.dtype, layout: str, device: str) -
     model = Model(run, **layers()).to(device, dtype)
     optimized = optimized_agrees(model, image(device, dtype, layout))
     assert optimized.report is not None and not optimized.report.reason
-    assert expected in ([], fused(optimized)), fused(optimized)
+    done = [names for names in fused(optimized) if names]  # on GPUs a linear layer may be a convolution, too
+    assert expected in ([], done), done
