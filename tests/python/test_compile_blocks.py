@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from block_kernels import kernels_are_the_fastest
-from compiled import agrees, compiled, fresh, gradients_agree, take_all, without_inductor
+from compiled import agrees, captured, compiled, follows, fresh, gradients_agree, take_all, without_inductor
 from compiled_blocks import blocks_of, kernels_are_measured, measures_kernels, remember_kernel, seen
 from models import enliven, torchvision_network
 from optimized import LAYOUTS, Model, distance, fused_is_the_fastest, optimized_agrees
@@ -284,13 +284,7 @@ CHANGES = [scaled, copied_to, moved, squeezed, loaded, assigned, stepped, shared
 def test_weights_that_change(change: Callable[[Any], None], seen: Seen) -> None:
     model, x = network(as_mobile), image()
     call = compiled(model)
-    with torch.no_grad():
-        agrees(call, model, x)
-        before = call(x)
-        for _ in range(2):
-            change(model)
-            agrees(call, model, x)
-        assert distance(call(x), before) > 0.001
+    follows(call, model, x, change, 0.001)
     assert blocks_of(seen)[0] == [INVERTED]
 
 
@@ -558,14 +552,7 @@ def test_a_cuda_graph_of_a_compiled_call_packs_in_the_graph() -> None:
     model, x = network(residual).to("cuda", torch.bfloat16), image("cuda", torch.bfloat16)
     call = compiled(model)
     with torch.no_grad():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            call(x)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = call(x)
+        graph, output = captured(call, x)
         for _ in range(2):
             model.depthwise[0].weight.mul_(2)  # type: ignore[index,union-attr,operator]
             graph.replay()

@@ -10,6 +10,7 @@ from compiled import (
     Graphs,
     agrees,
     all_by_convx,
+    captured,
     compiled,
     fresh,
     gradients_agree,
@@ -20,7 +21,7 @@ from compiled import (
 )
 from models import enliven, torchvision_network
 from optimized import LAYOUTS, block, image
-from torch import Tensor, nn
+from torch import nn
 
 import convx
 from convx.compile import backend
@@ -129,25 +130,13 @@ def test_training_gpu(all_by_convx: None) -> None:
             gradients_agree(call, model, image("cuda"), times=8)
 
 
-def _in_a_graph(call: Any, x: Tensor) -> tuple[Any, Tensor]:
-    """Captured as torch says, after a call on another stream."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        call(x)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        return graph, call(x)
-
-
 @pytest.mark.gpu
 @in_parts
 def test_a_cuda_graph_of_a_compiled_call_folds_in_the_graph() -> None:
     model, x = block().eval().cuda(), image("cuda")
     call = compiled(model)
     with torch.no_grad():
-        graph, output = _in_a_graph(call, x)
+        graph, output = captured(call, x)
         for _ in range(2):
             model[0].weight.mul_(2)  # type: ignore[union-attr,operator]
             graph.replay()
@@ -161,7 +150,7 @@ def test_a_cuda_graph_within_constant_filters_reads_what_is_kept() -> None:
     model, x = block().eval().cuda(), image("cuda")
     call = compiled(model)
     with torch.no_grad(), convx.constant_filters():
-        graph, output = _in_a_graph(call, x)
+        graph, output = captured(call, x)
         graph.replay()
         agrees(lambda _: output, model, x)
         before = output.clone()

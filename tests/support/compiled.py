@@ -142,3 +142,26 @@ def gradients_agree(
         else:
             allowed = max(times * distance(other, true), 2 * distance(peers, true))
             assert distance(one, true) <= allowed + 64 * eps
+
+
+def follows(call: Any, model: nn.Module, x: Tensor, change: Callable[[Any], None], least: float) -> None:
+    """Weights that change, each time; and results are others by so much then."""
+    with torch.no_grad():
+        agrees(call, model, x)
+        before = call(x)
+        for _ in range(2):
+            change(model)
+            agrees(call, model, x)
+        assert distance(call(x), before) > least
+
+
+def captured(call: Any, x: Tensor) -> tuple[Any, Tensor]:
+    """A CUDA graph and its result, as torch says: after a call on another stream."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        return graph, call(x)
