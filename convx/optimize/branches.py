@@ -3,7 +3,9 @@ conditions.py looks at inputs of other sizes."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,6 +35,11 @@ def expect(value: Any, decided: Any) -> None:
 def length(value: Any) -> int:
     """A node of a graph: builtin functions are followed by no tracer."""
     return len(value)
+
+
+def tensor_of(data: Any, **options: Any) -> Tensor:
+    """A node of a graph: torch.tensor is no function that torch.fx knows again when it loads a pickle."""
+    return torch.tensor(data, **options)
 
 
 fx.node.has_side_effect(expect)
@@ -86,6 +93,23 @@ class BranchTracer(fx.Tracer):
             made.node.meta[SIDES] = sides
         return made
 
+    @contextmanager
+    def following_tensors(self) -> Iterator[None]:
+        """Tensors that this thread makes of sizes, which torch.fx is told of by no function of torch's."""
+        make, thread = torch.tensor, threading.get_ident()
+
+        def tensor(data: Any, **options: Any) -> Any:
+            is_traced = any(isinstance(each, fx.Proxy) for each in tree_leaves((data, options)))
+            if not is_traced or threading.get_ident() != thread:
+                return make(data, **options)
+            return self._call(tensor_of, data, **options)
+
+        torch.tensor = tensor  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            torch.tensor = make
+
     def to_bool(self, obj: fx.Proxy) -> bool:
         found = self._value(obj.node)
         return super().to_bool(obj) if found is _UNKNOWN else self._decide(obj, bool(found))
@@ -116,8 +140,8 @@ class BranchTracer(fx.Tracer):
             self._call(expect, obj, decided)
         return decided
 
-    def _call(self, function: Any, *args: Any) -> fx.Proxy:
-        made = self.create_proxy("call_function", function, args, {})
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> fx.Proxy:
+        made = self.create_proxy("call_function", function, args, kwargs)
         made.node.meta["is_wrapped"] = True  # a pickle is traced once more when it is loaded
         return made
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import CONVOLUTIONS, PRODUCTS, tf32_setting
+from convx.optimize.pieces import look_at_calls, pieces_of
+from convx.optimize.values import asks_values
 
 _LARGEST = 0.1  # distance from a model whose own error is not known
 _FACTORS = (-1.0, 0.9, 0.8, 1.1)  # of the example, which make others like it
@@ -34,7 +37,13 @@ def copied(value: Any) -> Any:
 
 
 class Reference:
-    """What a model gives for the example input, and what it would give in float64."""
+    """What a model gives for the example input, and what it would give in float64.
+
+    Of a model that decides by values which results there are, as detectors choose boxes, results may be none,
+    or others where two are so near to each other that rounding decides; others can't be run in float64. Each
+    piece of those that something else serves is looked at instead, with what the model itself gives the
+    piece; of what is served as a whole there are none.
+    """
 
     def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         self._model = model
@@ -54,6 +63,24 @@ class Reference:
         """Against float64, or the distance to the model itself where that can't be run in float64."""
         return self.error_of_results(self._results(model))
 
+    def errors_of(self, model: nn.Module) -> tuple[float, float]:
+        """The model's own and that of another, of all results, or of the pieces where those decide."""
+        return self._errors_over([self], model)
+
+    def usual_errors(self, model: nn.Module) -> tuple[float, float]:
+        """The same over the example and others like it: in one, luck has a part."""
+        return self._errors_over([self] if self._exact is None else [self, *self._others()], model)
+
+    def _errors_over(self, every: Sequence[Reference], model: nn.Module) -> tuple[float, float]:
+        looked = self._look_at_pieces(model)
+        known = [each for each in looked if not math.isnan(each.own_error)] or looked
+        if known:
+            return _rms([each.own_error for each in known]), _rms([each.error for each in known])
+        return _rms([each.error for each in every]), _rms([each.error_of(model) for each in every])
+
+    def _others(self) -> list[Reference]:
+        return [Reference(self._model, *tree_map(partial(_times, each), self._given)) for each in _FACTORS]
+
     def error_of_results(self, results: Any) -> float:
         """Those that something else has for the example input."""
         return _distance(results, self._own if self._exact is None else self._exact)
@@ -63,19 +90,41 @@ class Reference:
         rule; but how they add up on one example is chance, above all where few values decide much, as in a
         softmax. One that has more than is allowed is looked at with others like it. Where torch's settings
         allow TF32, what that makes of the model is its own error as much as what torch has chosen to do."""
-        if self._allows(error, self.error):
+        if looked := self._look_at_pieces(model):
+            return next((each.wrong for each in looked if each.wrong), "")
+        is_chance = self.error > _LARGEST and self._asks_values
+        if self.allows(error, self.error) and not is_chance:
             return ""
-        if self._exact is not None:
-            others = [
-                Reference(self._model, *tree_map(partial(_times, each), self._given)) for each in _FACTORS
-            ]
+        if self._exact is not None and not is_chance:
+            others = self._others()
             reached = [error, *(each.error_of(model) for each in others)]
             own = [max(each.error, each._tf32_error()) for each in (self, *others)]
-            if self._allows(_rms(reached), _rms(own)):
+            if self.allows(_rms(reached), _rms(own)):
                 return ""
         return (
             f"its error on the example input is {error:.1e} of the results, the model's own {self.error:.1e}"
         )
+
+    @cached_property
+    def _asks_values(self) -> bool:
+        return asks_values(self._model, *tree_map(copied, self._given))
+
+    def _look_at_pieces(self, optimized: Any) -> list[_Looked]:
+        """Each call of each of them; none where the results tell."""
+        pieces = pieces_of(self._model, optimized)
+        if not pieces or not (self._exact is None or self._asks_values):
+            return []
+        found = []
+
+        def look(name: str, piece: nn.Module, by: nn.Module, args: Any, kwargs: Any) -> None:
+            reference = Reference(piece, args, kwargs)
+            error = reference.error_of(by)
+            wrong = reference.disagrees(by, error)
+            found.append(_Looked(reference.error, error, f"{name}: {wrong}" if wrong else ""))
+
+        args, kwargs = tree_map(copied, self._given)
+        look_at_calls(self._model, pieces, args, kwargs, look)
+        return found
 
     def _tf32_error(self) -> float:
         """What the model's error would be if all that may be rounded to TF32 were; 0 where nothing may."""
@@ -91,12 +140,25 @@ class Reference:
         """One of the results."""
         return next(iter(_floats(self._own)), torch.empty(0))
 
-    def _allows(self, error: float, own_error: float) -> bool:
+    def allows(self, error: float, own_error: float) -> bool:
+        """Whether an error is near enough to the model's own."""
         own = self._some
         luck = 4 * torch.finfo(own.dtype).eps
         if own.is_cuda and own.dtype == torch.float64:
             luck = _LARGEST_OF_GPUS_IN_DOUBLE
-        return error <= (_LARGEST if self._exact is None else 2 * own_error + luck)
+        if self._exact is None:
+            return error <= _LARGEST
+        # Infinite where float64 gives another number of results.
+        return error <= 2 * own_error + luck and math.isfinite(own_error)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A call of a piece."""
+
+    own_error: float
+    error: float
+    wrong: str
 
 
 class _RoundingToTf32(TorchDispatchMode):
@@ -137,9 +199,12 @@ def _floats(results: Any) -> list[Tensor]:
 
 def _distance(results: Any, exact: Any) -> float:
     """Of all results from the exact ones, in the norm over all; what is not finite in both alike does not
-    count."""
+    count. Infinite where they are others in number or size."""
     apart, size = 0.0, 0.0
-    for one, other in zip(_floats(results), _floats(exact), strict=True):
+    given, wanted = _floats(results), _floats(exact)
+    if [each.shape for each in given] != [each.shape for each in wanted]:
+        return math.inf
+    for one, other in zip(given, wanted, strict=True):
         one, other = one.double(), other.double()
         same = (one == other) | (one.isnan() & other.isnan())
         apart += float((one - other).masked_fill(same, 0).square().sum())

@@ -15,6 +15,7 @@ from convx.optimize.naming import first_free, free_name
 from convx.optimize.nodes import computed
 
 _CONVOLUTION = "input weight bias stride padding dilation groups"
+_KINDS = {4: nn.Conv2d, 5: nn.Conv3d}  # by the dimensions of weights
 _RANDOM = ("rand", "drop", "bernoulli", "multinomial", "normal_", "uniform_")
 
 
@@ -22,7 +23,7 @@ def make_layers(module: fx.GraphModule) -> None:
     """Subclasses of torch's layers end in functions (padding as TensorFlow has it, standardized weights, an
     autocast of their own): what they compute of weights is computed here, once."""
     reader = Reader(module)
-    kinds: dict[Any, Any] = {F.conv2d: _convolution, F.linear: _linear}
+    kinds: dict[Any, Any] = {F.conv2d: _convolution, F.conv3d: _convolution, F.linear: _linear}
     for node in list(module.graph.nodes):
         make = kinds.get(node.target) if node.op == "call_function" else None
         layer = None if make is None else make(reader, node)
@@ -45,7 +46,7 @@ def fold_factors(module: fx.GraphModule) -> None:
     reader = Reader(module)
     for node in list(module.graph.nodes):
         for factor in reader.product(node) or ():
-            value = None if factor.op == "get_attr" else _constant(reader, factor)
+            value = None if factor.op == "get_attr" else constant_of(reader, factor)
             if value is None:
                 continue
             name = first_free(module, f"factor_{node.name}")
@@ -57,31 +58,30 @@ def fold_factors(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def _convolution(reader: Reader, node: fx.Node) -> nn.Conv2d | None:
+def _convolution(reader: Reader, node: fx.Node) -> nn.Conv2d | nn.Conv3d | None:
     of = bound(node, _CONVOLUTION)
-    weight = _constant(reader, of.get("weight"))
-    bias = _constant(reader, of.get("bias"))
+    weight = constant_of(reader, of.get("weight"))
+    bias = constant_of(reader, of.get("bias"))
     rest: dict[str, Any] = {name: of[name] for name in _CONVOLUTION.split()[3:] if name in of}
     is_open = any(True for each in rest.values() if _nodes(each))
-    if weight is None or weight.dim() != 4 or is_open or (bias is None and of.get("bias") is not None):
+    kind: Any = None if weight is None else _KINDS.get(weight.dim())
+    if weight is None or kind is None or is_open or (bias is None and of.get("bias") is not None):
         return None
     groups = rest.pop("groups", 1)
     for name, value in rest.items():
-        if not isinstance(value, str):
+        if kind is nn.Conv2d and not isinstance(value, str):
             rest[name] = pair(name, value)
-    out_channels, in_channels, height, width = weight.shape
+    out_channels, in_channels, *size = weight.shape
     with torch.device("meta"):
-        made = nn.Conv2d(
-            in_channels * groups, out_channels, (height, width), groups=groups, bias=False, **rest
-        )
+        made: Any = kind(in_channels * groups, out_channels, size, groups=groups, bias=False, **rest)
     made.weight, made.bias = parameter(weight), None if bias is None else parameter(bias)
-    return made.eval()
+    return made.eval()  # type: ignore[no-any-return]
 
 
 def _linear(reader: Reader, node: fx.Node) -> nn.Linear | None:
     of = bound(node, _CONVOLUTION)
-    weight = _constant(reader, of.get("weight"))
-    bias = _constant(reader, of.get("bias"))
+    weight = constant_of(reader, of.get("weight"))
+    bias = constant_of(reader, of.get("bias"))
     if weight is None or weight.dim() != 2 or (bias is None and of.get("bias") is not None):
         return None
     with torch.device("meta"):
@@ -98,7 +98,7 @@ def _nodes(value: Any) -> list[fx.Node]:
     return found
 
 
-def _constant(reader: Reader, value: Any) -> Tensor | None:
+def constant_of(reader: Reader, value: Any) -> Tensor | None:
     """What is computed of the module's own tensors alone."""
     if not isinstance(value, fx.Node):
         return None

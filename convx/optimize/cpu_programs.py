@@ -27,6 +27,7 @@ from convx.optimize.layers import (
     PlaneMeans,
     PooledPlanes,
 )
+from convx.optimize.shapes import Steps
 
 _front = _libraries.front()
 _WITH_WEIGHTS = (FusedConv2d, ChannelNorm, nn.Linear)  # of layers that links keep
@@ -176,7 +177,7 @@ def _can_serve(network: nn.Module, tensors: Sequence[Any]) -> bool:
     return not autocast.is_on("cpu")
 
 
-class _Recorder(fx.Interpreter):
+class _Recorder(Steps):
     """Runs a graph, and prepares its convolutions, blocks and means for tensors like those that come by."""
 
     def __init__(self, network: fx.GraphModule, by_image: bool) -> None:

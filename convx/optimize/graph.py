@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
+from torch.utils._pytree import tree_leaves
 
 import convx.nn
 from convx._arguments import padding_2d, pair
@@ -73,9 +78,16 @@ _FRESH: frozenset[Any] = frozenset(
         *(operator.add, operator.sub, operator.mul, operator.truediv),
         *(torch.add, torch.sub, torch.mul, torch.cat),
         *(torch.zeros, torch.ones, torch.empty, torch.full, torch.arange, torch.zeros_like, torch.ones_like),
-        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.interpolate),
+        *(F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.linear, F.conv2d, F.conv3d, F.interpolate),
+        torch.repeat_interleave,
         *(F.batch_norm, F.group_norm, F.layer_norm),
     )
+)
+
+_FRESH_LAYERS = (
+    *(Block, PlaneMeans, PooledPlanes, _ConvNd, _NormBase, nn.Linear, nn.LayerNorm, nn.GroupNorm),
+    *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    *(nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d),
 )
 
 
@@ -85,7 +97,12 @@ class _Tracer(BranchTracer):
     proxy_buffer_attributes = True  # what is done to buffers is seen too
 
     def create_arg(self, a: Any) -> Any:
-        """Dicts with fields, as the models of transformers return, stay what they are."""
+        """Dicts with an order, as torchvision's models return, and with fields, as transformers', stay what
+        they are."""
+        if type(a) is OrderedDict:
+            made = self.create_node("call_function", OrderedDict, (self.create_arg([*a.items()]),), {})
+            made.meta["is_wrapped"] = True
+            return made
         if not isinstance(a, dict) or not dataclasses.is_dataclass(a):
             return super().create_arg(a)
         fields = {each.name: self.create_arg(getattr(a, each.name)) for each in dataclasses.fields(a)}
@@ -120,7 +137,7 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
     kind = type(model)
     model.__class__ = type(kind.__name__, (kind,), {"forward": space["forward"]})
     try:
-        with autocast.watched() as turned:
+        with autocast.watched() as turned, tracer.following_tensors(), _as_it_is(model):
             graph = tracer.trace(model)
     finally:
         model.__class__ = kind
@@ -131,6 +148,20 @@ def trace(model: nn.Module, inputs: Inputs, example: Sequence[Tensor] = ()) -> f
     if example and drop_asserts(module):
         inputs.require_ranks(example)
     return module
+
+
+@contextmanager
+def _as_it_is(model: nn.Module) -> Iterator[None]:
+    """What a tracer gives it does not stay where the model's code has left it for itself to read."""
+    before = [(module.__dict__, dict(vars(module))) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for own, was in before:
+            for name, value in list(own.items()):
+                if any(isinstance(each, fx.Proxy) for each in tree_leaves(value)):
+                    del own[name]
+                    own |= {name: was[name]} if name in was else {}
 
 
 @dataclass(frozen=True)
@@ -426,19 +457,8 @@ class Reader:
         """Whether its memory is its own when it has been computed."""
         layer = self.layer(node)
         if layer is not None:
-            kinds = (
-                Block,
-                PlaneMeans,
-                PooledPlanes,
-                nn.Conv2d,
-                nn.BatchNorm2d,
-                nn.MaxPool2d,
-                nn.AvgPool2d,
-                nn.AdaptiveAvgPool2d,
-                nn.Linear,
-            )
             activates = self.activation(node) is not None
-            return isinstance(layer, kinds) or (activates and not self.writes(node))
+            return isinstance(layer, _FRESH_LAYERS) or (activates and not self.writes(node))
         if node.op != "call_function":
             return False
         return node.target in _FRESH or (self.activation(node) is not None and not self.writes(node))

@@ -81,7 +81,7 @@ def summary(report: OptimizationReport) -> str:
     made = (
         f'<div class="card"><b>{escape(value)}</b><span>{name}</span></div>' for name, value in cards.items()
     )
-    why = f'<p class="left">Nothing is fused: {escape(report.reason)}</p>' if report.reason else ""
+    why = f'<p class="left">{escape(report.why)}</p>' if report.reason else ""
     if report.not_compiled:
         why += f'<p class="left">Not compiled: {escape(report.not_compiled)}</p>'
     if report.compiled:

@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._pytree import tree_map
 
 from convx import _layers, _planning
 from convx._blocks import Block
 from convx._errors import InvalidArgument, reason_of
 from convx.convert import convert_
+from convx.optimize.affine import take_affine
 from convx.optimize.blocks import fuse_blocks
+from convx.optimize.by_parts import FoundPart, by_parts, faster_parts
 from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
 from convx.optimize.conditions import drop_checks, take_conditions
@@ -32,11 +33,15 @@ from convx.optimize.model import FORMATS, OptimizedModel
 from convx.optimize.moves import fuse_moves
 from convx.optimize.pads import decide_pads, take_pads
 from convx.optimize.parallel import merge
+from convx.optimize.parts import Part
 from convx.optimize.permutes import take_permutes
 from convx.optimize.pools import fuse_flattening, fuse_means, fuse_pools
 from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, operations_beside, rows_of
+from convx.optimize.shapes import Shapes
 from convx.optimize.stretches import mixture_of
+from convx.optimize.values import asks_values
+from convx.optimize.volumes import fold_volumes
 from convx.optimize.worth import could_gain
 from convx.tune.choosing import choose
 from convx.tune.records import Record
@@ -106,7 +111,8 @@ def optimize(
     Args:
         model: any module; it is looked at as it is in evaluation mode, and without what torch.compile has put
             around it. What torch.fx can't follow, as branches on values, is run layer by layer as by
-            convx.convert_; the report has the reason.
+            convx.convert_, but for the largest parts that it can follow, as a detector's backbone, where
+            these are faster so; the report has the reason.
         example_input: a tensor, a tuple of positional or a dict of keyword arguments, on the model's device.
             Other sizes work too; choices by time are made with this one. What the model decides by sizes is
             fused as it is for this one, and run layer by layer for sizes that it decides otherwise for.
@@ -171,23 +177,26 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
     native = copy.deepcopy(model).eval().requires_grad_(False)
     args, kwargs = _layers.arguments_of(tree_map(copied, example_input))
     reference = Reference(native, args, kwargs)
-    found = _fastest(native, followed(native, reference, args, kwargs), asked, args, kwargs)
-    if found.to_compile is not None:
-        gc.collect()  # the weights of those that were slower
-        found = _compiled_if_faster(found, native, reference, args, kwargs)
+    network = followed(native, reference, args, kwargs)
+    parts: list[FoundPart] = []
+    if network.inputs is None:
+        parts = faster_parts(native, args, kwargs, partial(_found_for, asked=asked))
+        network = by_parts(network, parts)
+    found = _found(native, network, reference, asked, args, kwargs)
     optimized = found.model
-    error = reference.error_of(optimized)
-    if wrong := reference.disagrees(optimized, error):
+    if wrong := reference.disagrees(optimized, reference.error_of(optimized)):
         raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
+    own_error, error = reference.errors_of(optimized)
     looked_at = (optimized, found.network, args, kwargs)
+    own = rows_of(*looked_at) if found.rows is None else found.rows
     optimized.report = OptimizationReport(
-        rows=rows_of(*looked_at) if found.rows is None else found.rows,
+        rows=(*(row for each in parts for row in each.rows), *own),
         reason=found.network.reason,
         layout=found.several or optimized.layout,
-        cuda_graphs=len(optimized.graphs) > 0,
+        cuda_graphs=any(len(each.graphs) for each in _optimized_models(optimized)),
         native_us=found.native_us,
         optimized_us=found.us,
-        native_error=reference.error,
+        native_error=own_error,
         optimized_error=error,
         compiled=optimized.compiled is not None,
         not_compiled=found.not_compiled,
@@ -197,10 +206,41 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
     return optimized
 
 
+def _found(
+    native: nn.Module, network: Network, reference: Reference, asked: _Asked, args: Any, kwargs: Any
+) -> _Found:
+    found = _fastest(native, network, asked, args, kwargs)
+    if found.to_compile is None:
+        return found
+    gc.collect()  # the weights of those that were slower
+    return _compiled_if_faster(found, native, reference, args, kwargs)
+
+
+def _found_for(part: Part, asked: _Asked) -> _Found | None:
+    """Of a model that can't be followed as a whole."""
+    call = part.args, part.kwargs
+    try:
+        reference = Reference(part.module, *call)
+    except Exception:  # of a module that is no use by itself
+        return None
+    network = followed(part.module, reference, *call)
+    if network.inputs is None:
+        return None
+    # Graphs and compiled code are of sizes that were met: nothing for a part whose inputs always have others.
+    own = asked if part.has_one_size else replace(asked, cuda_graphs=0, compile=False)
+    return _found(part.module, network, reference, own, *call)
+
+
+def _optimized_models(model: nn.Module) -> list[OptimizedModel]:
+    return [each for each in model.modules() if isinstance(each, OptimizedModel)]
+
+
 def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwargs: Any) -> _Found:
     """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
+    if can_repeat and any(each.is_cuda for each in tensors_in(args, kwargs)):
+        can_repeat = not asks_values(native, *tree_map(copied, (args, kwargs)))  # nor do they wait for values
     graphs = asked.cuda_graphs if can_repeat else 0
     make = _maker(network)
     candidates = candidates_of(network, asked.layout, graphs, make, args, kwargs)
@@ -299,12 +339,13 @@ def followed(model: nn.Module, reference: Reference, args: Any, kwargs: Any) -> 
         conditions = take_conditions(module, example)
         make_layers(module)
         fold_factors(module)
-        ShapeProp(module).propagate(*map(copied, example))
+        Shapes(module).propagate(*map(copied, example))
+        take_affine(module)
         take_pads(module)
         if take_permutes(module):
-            ShapeProp(module).propagate(*map(copied, example))
+            Shapes(module).propagate(*map(copied, example))
         merged = merge(module)
-        fused = fuse(module)
+        fused = fuse(module) | fold_volumes(module)
         fused |= {name: ("parallel layers", *fused[name]) for name in merged if name in fused}
         names = {new: old for old, new in fuse_blocks(module, _can_be_one_kernel).items()}
         devices = {each.device.type for each in example}

@@ -74,7 +74,7 @@ class OptimizationReport:
 
     rows: tuple[FusionReport, ...]
     reason: str
-    """Why nothing is fused; empty where the model could be followed and that is faster."""
+    """Why nothing is fused, or parts alone; empty where the model could be followed and that is faster."""
     layout: str
     """The layout that convolutions work in: "nchw" or "channels_last"; "as given" follows the input. Of a
     network in several: "nchw, channels_last from layer features.5 on"."""
@@ -110,6 +110,12 @@ class OptimizationReport:
         return sorted(self.rows, key=lambda row: row.place)
 
     @property
+    def why(self) -> str:
+        """The reason, and what it is the reason for."""
+        done = "parts are fused" if any(row.fused for row in self.rows) else "nothing is fused"
+        return f"{done}: {self.reason}" if self.reason else ""
+
+    @property
     def others(self) -> tuple[Others, ...]:
         """The operations by kind and reason, most of a kind first."""
         counts = Counter((each.kind, each.reason) for each in self.operations)
@@ -132,8 +138,7 @@ class OptimizationReport:
             gain = "-" if row.times_faster is None else f"{row.times_faster:.2f}"
             table.append((row.name, row.shape, ", ".join(row.fused) or "-", left, *times, gain))
         lines = [*(aligned(table) if self.rows else []), *self._lines_of_others()]
-        if self.reason:
-            lines.append(f"nothing is fused: {self.reason}")
+        lines += [self.why] if self.reason else []
         if self.not_compiled:
             lines.append(f"not compiled: {self.not_compiled}")
         compiled = ", compiled by inductor with convx's convolutions" if self.compiled else ""

@@ -17,6 +17,7 @@ from convx.optimize.conditions import Conditions
 from convx.optimize.inputs import Inputs, tensors_in
 from convx.optimize.model import OptimizedModel
 from convx.optimize.operations import operations_of, places_of
+from convx.optimize.parts import in_parts
 from convx.optimize.report import FusionReport, Operation
 from convx.tune import records
 
@@ -50,7 +51,9 @@ def given(optimized: OptimizedModel, args: Any, kwargs: Any) -> Any:
 
 
 def rows_of(optimized: OptimizedModel, network: Network, args: Any, kwargs: Any) -> tuple[FusionReport, ...]:
-    layers = _layers.convolutions(optimized.network)
+    served = in_parts(optimized.network)  # and has rows of its own
+    found_layers = _layers.convolutions(optimized.network)
+    layers = {layer: names for layer, names in found_layers.items() if layer not in served}
     places = _places(optimized)
     rows = _block_rows(optimized, places, args, kwargs)
     calls = _layers.record_calls(optimized.network, list(layers), *given(optimized, args, kwargs))
@@ -142,6 +145,8 @@ def _block_rows(
     """Of blocks that are one kernel for the example input."""
     names = {module: name for name, module in optimized.network.named_modules()}
     rows = []
+    if in_parts(optimized.network):
+        return []
     arguments = given(optimized, args, kwargs)
     for block, calls in _layers.record_block_calls(optimized.network, *arguments).items():
         for call in calls:
