@@ -18,6 +18,7 @@ from benchmarks.by_case import RunCase, end_of, is_over, run_cases
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.network_kinds import DEFAULT_KINDS, KINDS
+from benchmarks.options import some_of
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
 from benchmarks.planner import Planner
 from benchmarks.results import RESULTS, Record, Results, key
@@ -32,17 +33,6 @@ from benchmarks.suites import (
 )
 
 _FILTER_PEERS = ("opencv", "cupy", "npp")  # of the suite filter2d alone
-
-
-def _one_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        values = tuple(text.split(","))
-        for value in values:
-            if value not in allowed:
-                raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(allowed)}")
-        return values
-
-    return parse
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -67,20 +57,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--case", help="names or patterns: D1,CONV*-5x5; the suite networks has more than it runs by default")
     add(
         "--operation",
-        type=_one_of(*OPERATIONS, *KINDS),
+        type=some_of(*OPERATIONS, *KINDS),
         help=f"{', '.join(OPERATIONS)}; of the suite networks {', '.join(KINDS)} "
         f"(default {','.join(DEFAULT_KINDS)})",
     )
     add(
         "--dtype",
-        type=_one_of(*DTYPES, "tf32", "uint8"),
+        type=some_of(*DTYPES, "tf32", "uint8"),
         help="default: float32 on a CPU; float32,bfloat16 on a GPU, and tf32 if dense",
     )
-    add("--layout", type=_one_of(*LAYOUTS), help=", ".join(LAYOUTS))
+    add("--layout", type=some_of(*LAYOUTS), help=", ".join(LAYOUTS))
     add("--batch", type=_integers, help="instead of the suite's batches")
     add(
         "--peers",
-        type=_one_of(*PEERS, *_FILTER_PEERS),
+        type=some_of(*PEERS, *_FILTER_PEERS),
         help=f"of {','.join(PEERS)}; default {','.join(GPU_PEERS)} on a GPU, {','.join(CPU_PEERS)} on a CPU; "
         f"filter2d {','.join(filter2d.PEERS['cuda'])} on a GPU, {','.join(filter2d.PEERS['cpu'])} on a CPU",
     )

@@ -21,6 +21,7 @@ from benchmarks import family_page, memory
 from benchmarks.by_case import end_of, is_over
 from benchmarks.environment import device_slug, environment
 from benchmarks.family_networks import FamilyNetwork, networks
+from benchmarks.options import some_of
 from benchmarks.results import Record, Results, key
 from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import over_torch
@@ -239,24 +240,13 @@ def _clean_up(device: torch.device, compile: bool) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--dtype", type=_some(*DTYPES), default=("float32",), help=", ".join(DTYPES))
-    add("--layout", type=_some(*LAYOUTS), default=LAYOUTS[:1], help=", ".join(LAYOUTS))
+    add("--dtype", type=some_of(*DTYPES), default=("float32",), help=", ".join(DTYPES))
+    add("--layout", type=some_of(*LAYOUTS), default=LAYOUTS[:1], help=", ".join(LAYOUTS))
     libraries = tuple(dict.fromkeys(each.library for each in networks()))
-    add("--library", type=_some(*libraries), default=libraries[:2], help=f"of {', '.join(libraries)}")
+    add("--library", type=some_of(*libraries), default=libraries[:2], help=f"of {', '.join(libraries)}")
     add("--compile", action="store_true", help="let optimize try inductor too: some seconds for each network")
     add("--no-tune", action="store_true", help="optimize by predictions, which takes less time")
     add("--rounds", type=int, default=_ROUNDS, help=f"turns of each contender (default {_ROUNDS})")
     add("--resume", action="store_true", help="keep what the file has, and measure the rest")
     add("--seconds", type=float, help="stop after this time; what is measured by then is written")
     add("--output", type=Path, default=FOLDER, help="folder of the measured times, and of the page beside it")
-
-
-def _some(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        values = tuple(text.split(","))
-        for value in values:
-            if value not in allowed:
-                raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(allowed)}")
-        return values
-
-    return parse
