@@ -34,7 +34,7 @@ ONE_BY_ONE = {
 }
 # Layers for which convx has nothing.
 LEFT = {
-    **dict.fromkeys(("mc3", "mvit_v1", "mvit_v2", "r2plus1d", "r3d", "s3d", "swin3d"), "Conv3d"),
+    **dict.fromkeys(("mvit_v1", "mvit_v2", "r2plus1d", "r3d", "s3d", "swin3d"), "Conv3d"),
     "maskrcnn": "ConvTranspose2d",
     "DPTForDepthEstimation": "ConvTranspose2d",
     "lambda_resnet26t": "Conv3d",
@@ -43,15 +43,14 @@ LEFT = {
 # Most of their batch norms are behind linear layers, layers of volumes or concatenations, or before
 # convolutions.
 FEW_FOLDED = (
-    *("mc3", "r2plus1d", "r3d", "s3d"),
+    *("r2plus1d", "r3d", "s3d"),
     *("inception_next_atto", "levit_128s", "mixnet_s", "tf_mixnet_s", "visformer_tiny"),
     *("xcit_nano_12_p16_224", "LevitForImageClassification"),
 )
 
 
-# Detectors that take a minute each, made of what fasterrcnn, maskrcnn, retinanet and ssdlite have. The table
-# of families has them.
-ALIKE = ("fcos", "keypointrcnn", "ssd300")
+# Some that take long and are made of what others have. The table of families has them.
+ALIKE = ("fcos", "keypointrcnn", "mc3", "raft_large", "ssd300")
 TRIED = [each for each in networks() if each.name not in ALIKE]
 
 
