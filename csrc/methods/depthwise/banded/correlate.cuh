@@ -91,6 +91,7 @@ planes_kernel(Arguments a, const T* bias, T* result, Finishing<T> finishing) {
   CONVX_SKIP_WITHOUT_MATRIX_UNITS();
   using Rows = OwnRows<Lanes, Stack>;
   constexpr int kThreads = kPlaneWarps * Lanes, kElements = (Steps + 1) * kSide;
+  a.keep_per_lane();
   CONVX_DYNAMIC_SHARED(shared);
   uint16_t* const staged = reinterpret_cast<uint16_t*>(shared);
   uint16_t* const bands = reinterpret_cast<uint16_t*>(shared + a.bands_at);
