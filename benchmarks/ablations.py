@@ -24,9 +24,10 @@ from benchmarks.convolution import Report, Settings, measure_problem
 from benchmarks.planner import core_problem
 from benchmarks.results import Record
 from benchmarks.suites import Problem
-from benchmarks.tilings import SEARCHED, SIZES, is_published, is_square, kernel_of, kind_of, published
+from benchmarks.tilings import is_square, kind_of
 from convx import _libraries
 from convx.tune import generated, records
+from convx.tune.generated import ALL, SIZES, is_published, kernel_of
 
 # What records call pointwise's forms. The reference is a kernel that needs no measuring to be found: the one
 # without tensor cores, or the model's choice.
@@ -126,7 +127,7 @@ class GeneratedAblations(Ablations):
         found: dict[str, Any] = {}
         for problem in problems:
             core = core_problem(problem)
-            tilings = self._generator.tilings(core, self._device, exact=exact, most=SEARCHED)
+            tilings = self._generator.tilings(core, self._device, exact=exact, most=ALL)
             square = {t.describe(): t for t in tilings if is_square(t) and (is_published(t) or not exact)}
             found |= square
             for kind, rankings in ranked.items():
@@ -136,7 +137,7 @@ class GeneratedAblations(Ablations):
 
     def contenders(self, problem: Problem) -> dict[str, list[str]]:
         core = core_problem(problem)
-        papers = published(core, self._device)
+        papers = generated.tilings(core, self._device, published=True)
         parts = [
             (FORMS, "dynamic", generated.tilings(core, self._device)),
             (FORMS, "fixed", list(self.fixed(problem).values())),

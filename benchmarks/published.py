@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from benchmarks import tilings
 from benchmarks.ablations import PUBLISHED, REUSE_FORMS, plans_of
 from benchmarks.environment import device_slug
 from benchmarks.planner import core_problem
@@ -46,7 +45,7 @@ def plans(problem: Problem, device: Any, known: str = "") -> list[str]:
         names = [str(plan.name) for plan in every if plan.candidate == _ROWS]
         return [known] if known in names else names
     core = core_problem(problem)
-    papers = tilings.published(core, device)
+    papers = generated.tilings(core, device, published=True)
     text = records.fields_text(records.problem_fields(core))
     return list(generated.offer(core, device, text, _of_plan(known, papers) or papers))
 
@@ -54,8 +53,8 @@ def plans(problem: Problem, device: Any, known: str = "") -> list[str]:
 def _of_plan(name: str, papers: Sequence[Any]) -> list[Any]:
     """The tiling of that plan's kernel, where it is among them."""
     sizes = {key: int(size) for key, _, size in (part.partition("=") for part in name.split()[1:])}
-    kernel = tuple(sizes.get(size, 0) for size in tilings.SIZES)
-    return [each for each in papers if tilings.kernel_of(each) == kernel]
+    kernel = tuple(sizes.get(size, 0) for size in generated.SIZES)
+    return [each for each in papers if generated.kernel_of(each) == kernel]
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -65,17 +65,18 @@ class Reference:
 
     def errors_of(self, model: nn.Module) -> tuple[float, float]:
         """The model's own and that of another, of all results, or of the pieces where those decide."""
-        return self._errors_over([self], model)
+        return self._errors_over(list, model)
 
     def usual_errors(self, model: nn.Module) -> tuple[float, float]:
         """The same over the example and others like it: in one, luck has a part."""
-        return self._errors_over([self] if self._exact is None else [self, *self._others()], model)
+        return self._errors_over(list if self._exact is None else self._others, model)
 
-    def _errors_over(self, every: Sequence[Reference], model: nn.Module) -> tuple[float, float]:
+    def _errors_over(self, others: Callable[[], list[Reference]], model: nn.Module) -> tuple[float, float]:
         looked = self._look_at_pieces(model)
         known = [each for each in looked if not math.isnan(each.own_error)] or looked
         if known:
             return _rms([each.own_error for each in known]), _rms([each.error for each in known])
+        every = [self, *others()]
         return _rms([each.error for each in every]), _rms([each.error_of(model) for each in every])
 
     def _others(self) -> list[Reference]:
@@ -92,7 +93,7 @@ class Reference:
         allow TF32, what that makes of the model is its own error as much as what torch has chosen to do."""
         if looked := self._look_at_pieces(model):
             return next((each.wrong for each in looked if each.wrong), "")
-        is_chance = self.error > _LARGEST and self._asks_values
+        is_chance = self.error > _LARGEST and self.asks_values
         if self.allows(error, self.error) and not is_chance:
             return ""
         if self._exact is not None and not is_chance:
@@ -106,13 +107,14 @@ class Reference:
         )
 
     @cached_property
-    def _asks_values(self) -> bool:
+    def asks_values(self) -> bool:
+        """Whether the model decides by values, or gives a number to Python."""
         return asks_values(self._model, *tree_map(copied, self._given))
 
     def _look_at_pieces(self, optimized: Any) -> list[_Looked]:
         """Each call of each of them; none where the results tell."""
         pieces = pieces_of(self._model, optimized)
-        if not pieces or not (self._exact is None or self._asks_values):
+        if not pieces or not (self._exact is None or self.asks_values):
             return []
         found = []
 

@@ -40,7 +40,6 @@ from convx.optimize.report import FusionReport, OptimizationReport
 from convx.optimize.rows import Network, compiled_rows, given, operations_beside, rows_of
 from convx.optimize.shapes import Shapes
 from convx.optimize.stretches import mixture_of
-from convx.optimize.values import asks_values
 from convx.optimize.volumes import fold_volumes
 from convx.optimize.worth import could_gain
 from convx.tune.choosing import choose
@@ -184,9 +183,9 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
         network = by_parts(network, parts)
     found = _found(native, network, reference, asked, args, kwargs)
     optimized = found.model
-    if wrong := reference.disagrees(optimized, reference.error_of(optimized)):
-        raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
     own_error, error = reference.errors_of(optimized)
+    if wrong := reference.disagrees(optimized, error):
+        raise RuntimeError(f"the optimized model is not used: {wrong}; convx.convert_ may do for this model")
     looked_at = (optimized, found.network, args, kwargs)
     own = rows_of(*looked_at) if found.rows is None else found.rows
     optimized.report = OptimizationReport(
@@ -209,7 +208,7 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
 def _found(
     native: nn.Module, network: Network, reference: Reference, asked: _Asked, args: Any, kwargs: Any
 ) -> _Found:
-    found = _fastest(native, network, asked, args, kwargs)
+    found = _fastest(native, network, reference, asked, args, kwargs)
     if found.to_compile is None:
         return found
     gc.collect()  # the weights of those that were slower
@@ -235,12 +234,14 @@ def _optimized_models(model: nn.Module) -> list[OptimizedModel]:
     return [each for each in model.modules() if isinstance(each, OptimizedModel)]
 
 
-def _fastest(native: nn.Module, network: Network, asked: _Asked, args: Any, kwargs: Any) -> _Found:
+def _fastest(
+    native: nn.Module, network: Network, reference: Reference, asked: _Asked, args: Any, kwargs: Any
+) -> _Found:
     """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
     if can_repeat and any(each.is_cuda for each in tensors_in(args, kwargs)):
-        can_repeat = not asks_values(native, *tree_map(copied, (args, kwargs)))  # nor do they wait for values
+        can_repeat = not reference.asks_values  # nor do they wait for values
     graphs = asked.cuda_graphs if can_repeat else 0
     make = _maker(network)
     candidates = candidates_of(network, asked.layout, graphs, make, args, kwargs)

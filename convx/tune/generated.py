@@ -12,8 +12,9 @@ from convx.tune import compiler, kernels
 from convx.tune.folder import warn_once
 
 _TILING = ("wave_w", "wave_c", "wave_n", "repeat_w", "repeat_c", "block_n", "group_c", "stage_c")
+SIZES = tuple(name for name in _TILING if name != "block_n")  # what a kernel is made from
 _BEST = 8  # tilings of each form that are tried, by prediction
-_SEARCHED, _ALL = 4096, 1 << 20
+_SEARCHED, ALL = 4096, 1 << 20
 
 
 def tilings(problem: Any, device: Any, published: bool = False) -> list[Any]:
@@ -26,14 +27,23 @@ def tilings(problem: Any, device: Any, published: bool = False) -> list[Any]:
     if not generator.has_source(problem, device)[0]:
         return []
     distinct: dict[tuple[int, ...], Any] = {}
-    most = _ALL if published else _SEARCHED  # exact divisors are few, and rank far behind
+    most = ALL if published else _SEARCHED  # exact divisors are few, and rank far behind
     for tiling in generator.tilings(problem, device, exact=published, most=most):
-        if published and tiling.stage_c != tiling.group_c:
-            continue
-        distinct.setdefault(tuple(getattr(tiling, name) for name in _TILING if name != "block_n"), tiling)
+        if is_published(tiling) or not published:
+            distinct.setdefault(kernel_of(tiling), tiling)
     direct = [tiling for tiling in distinct.values() if tiling.group_c == 1]
     distributed = [tiling for tiling in distinct.values() if tiling.group_c > 1]
     return [*direct[:_BEST], *distributed[:_BEST]]
+
+
+def kernel_of(tiling: Any) -> tuple[int, ...]:
+    """Alike of tilings that share a kernel."""
+    return tuple(getattr(tiling, size) for size in SIZES)
+
+
+def is_published(tiling: Any) -> bool:
+    """Whether its buffers hold Group_C channels, as the paper's do."""
+    return bool(tiling.stage_c == tiling.group_c)
 
 
 def compile(problem: Any, device: Any, tiling: Any) -> tuple[dict[str, Any], bytes]:

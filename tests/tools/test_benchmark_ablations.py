@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import ablations, tilings
+from benchmarks import ablations
 from benchmarks.__main__ import main
 from benchmarks.ablations import (
     CPU_FORMS,
@@ -58,8 +58,7 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
         compiler.find(H200.backend)
     except compiler.CompilerMissing as error:
         pytest.skip(str(error))
-    for module in (generated, tilings):
-        monkeypatch.setattr(module, "_BEST", 2)  # to compile few
+    monkeypatch.setattr(generated, "_BEST", 2)  # to compile few
     work = some(6)
     problem, both = work[2], GeneratedAblations(H200, work)
     found = both.contenders(problem)
@@ -86,10 +85,10 @@ def test_forms_are_told_apart_by_their_tilings(monkeypatch: pytest.MonkeyPatch) 
 
 def offered(core: object, device: object, text: str, wanted: list[Any]) -> dict[str, dict[str, int]]:
     """As if each had been compiled."""
-    assert len({tilings.kernel_of(tiling) for tiling in wanted}) == len(wanted)
+    assert len({generated.kernel_of(tiling) for tiling in wanted}) == len(wanted)
     return {
         f"pointwise/generated {tiling.describe()}": {
-            size: getattr(tiling, size) for size in (*tilings.SIZES, "block_n")
+            size: getattr(tiling, size) for size in (*generated.SIZES, "block_n")
         }
         for tiling in wanted
     }
