@@ -38,8 +38,14 @@ def length(value: Any) -> int:
 
 
 def tensor_of(data: Any, **options: Any) -> Tensor:
-    """A node of a graph: torch.tensor is no function that torch.fx knows again when it loads a pickle."""
-    return torch.tensor(data, **options)
+    """A node of a graph: torch.tensor is no function that torch.fx knows again when it loads a pickle. On a
+    GPU it is filled there number by number, as a CUDA graph can be: sizes are few."""
+    device = torch.device(options.pop("device", None) or torch.get_default_device())
+    made = torch.tensor(data, device="cpu", **options)
+    if device.type != "cuda" or made.numel() == 0:
+        return made.to(device)
+    numbers = [torch.full((), number, dtype=made.dtype, device=device) for number in made.flatten().tolist()]
+    return torch.stack(numbers).view(made.shape)
 
 
 fx.node.has_side_effect(expect)

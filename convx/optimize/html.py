@@ -84,6 +84,8 @@ def summary(report: OptimizationReport) -> str:
     why = f'<p class="left">{escape(report.why)}</p>' if report.reason else ""
     if report.not_compiled:
         why += f'<p class="left">Not compiled: {escape(report.not_compiled)}</p>'
+    if report.not_replayed:
+        why += f'<p class="left">No CUDA graph: {escape(report.not_replayed)}</p>'
     if report.compiled:
         why += '<p class="left">Compiled by inductor, with convx\'s convolutions</p>'
     return f'<div class="cards">{"".join(made)}</div>{why}'

@@ -24,6 +24,7 @@ from convx.optimize.check import Reference, copied
 from convx.optimize.compiled import CompiledNetwork, can_inductor
 from convx.optimize.conditions import drop_checks, take_conditions
 from convx.optimize.constants import fold_factors, make_layers
+from convx.optimize.cuda_graphs import CudaGraphs
 from convx.optimize.fuse import fuse
 from convx.optimize.graph import STOPS_AUTOCAST, Reader, trace
 from convx.optimize.inputs import Inputs, tensors_in
@@ -76,6 +77,7 @@ class _Found:
     layout: str  # that a compiled network is to have
     several: str = ""  # layouts, in words, where the model has more than one
     rows: tuple[FusionReport, ...] | None = None  # of a compiled one
+    not_replayed: str = ""
     not_compiled: str = ""
     to_compile: nn.Module | None = None  # of torch's layers, where that is worth a try
     choices: tuple[Record, ...] = ()  # which it would have then
@@ -199,6 +201,7 @@ def _optimized(model: nn.Module, example_input: Any, asked: _Asked) -> Optimized
         optimized_error=error,
         compiled=optimized.compiled is not None,
         not_compiled=found.not_compiled,
+        not_replayed=found.not_replayed,
         by_image=optimized.programs.by_image,
         operations=operations_beside(*looked_at) if found.rows is None else (),
     )
@@ -240,9 +243,11 @@ def _fastest(
     """Of what needs no compiler."""
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
-    if can_repeat and any(each.is_cuda for each in tensors_in(args, kwargs)):
-        can_repeat = not reference.asks_values  # nor do they wait for values
-    graphs = asked.cuda_graphs if can_repeat else 0
+    not_replayed = ""
+    if can_repeat and asked.cuda_graphs and any(each.is_cuda for each in tensors_in(args, kwargs)):
+        not_replayed = reference.watched.why_not_replayed
+        can_repeat = not reference.watched.has_asked
+    graphs = asked.cuda_graphs if can_repeat and not not_replayed else 0
     make = _maker(network)
     candidates = candidates_of(network, asked.layout, graphs, make, args, kwargs)
     layouts = [name for name, each in candidates.items() if not each.programs.by_image]
@@ -261,13 +266,23 @@ def _fastest(
         drop_checks(own)
         candidates[_OWN] = make(own, network.inputs, "as given", graphs)
     models: dict[str, nn.Module] = {"native": native, **candidates}
-    times = _times({name: partial(each, *args, **kwargs) for name, each in models.items()}, args, kwargs)
+    calls = {name: partial(each, *args, **kwargs) for name, each in models.items()}
+    try:
+        times = _times(calls, args, kwargs)
+    except Exception as error:  # of a capture, as a rule: of what else it is, the calls without raise too
+        if graphs == 0:
+            raise
+        not_replayed = reason_of(error)
+        for each in candidates.values():
+            each.graphs = CudaGraphs(0)
+        times = _times(calls, args, kwargs)
     chosen = _choose(times, list(candidates))
     told = replace(network, module=None)  # whose weights may not be those that are chosen
     if chosen == _OWN:
         told = replace(told, fused={}, reason=_TORCH_IS_FASTER)
     fused = min(layouts, key=lambda name: times[name])
     found = _Found(candidates[chosen], told, times["native"], times[chosen], candidates[chosen].layout)
+    found = replace(found, not_replayed=not_replayed)
     if mixture is not None and chosen == _MIXED:
         found = replace(found, layout=fused, several=mixture.told)
     is_tried = asked.compile is True

@@ -92,6 +92,8 @@ class OptimizationReport:
     """Whether inductor compiles the network, with convx's convolutions."""
     not_compiled: str = ""
     """Why it does not, where that was tried: the times of both, or what went wrong."""
+    not_replayed: str = ""
+    """Why no CUDA graph replays the network, where graphs were asked for."""
     operations: tuple[Operation, ...] = ()
     """What is in no convolution's kernel, in order: pooling, means, norms that were left. Nothing is known of
     them where layers are run one by one, or compiled."""
@@ -141,6 +143,8 @@ class OptimizationReport:
         lines += [self.why] if self.reason else []
         if self.not_compiled:
             lines.append(f"not compiled: {self.not_compiled}")
+        if self.not_replayed:
+            lines.append(f"no CUDA graph: {self.not_replayed}")
         compiled = ", compiled by inductor with convx's convolutions" if self.compiled else ""
         graphs = ", as a CUDA graph" if self.cuda_graphs else ", image by image" if self.by_image else ""
         lines += [

@@ -14,7 +14,7 @@ from optimized import Model, block, distance, fused, fused_is_the_fastest, image
 from torch import Tensor, nn
 
 import convx
-from convx.optimize import optimizing
+from convx.optimize import cuda_graphs, optimizing
 from convx.optimize.graph import Reader, trace
 from convx.optimize.inputs import Inputs
 from convx.optimize.parts import Served
@@ -73,8 +73,8 @@ def test_parts_before_the_choice_are_replayed() -> None:
     model, x = detector("cuda"), image("cuda")
     optimized = convx.optimize(model, x)
     assert optimized.report is not None and optimized.report.cuda_graphs
-    served = {name: each.by for name, each in optimized.network.named_children()}
-    assert {name for name, each in served.items() if len(each.graphs)} == {"backbone"}  # type: ignore[arg-type,union-attr]
+    parts = {name: each for name, each in optimized.network.named_children() if isinstance(each, Served)}
+    assert {name for name, each in parts.items() if len(each.by.graphs)} == {"backbone"}  # type: ignore[arg-type]
 
 
 def test_parts_that_gain_nothing_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +137,38 @@ def test_tensors_of_sizes_are_followed(device: str) -> None:
     for optimized in (made, pickle.loads(pickle.dumps(made))):
         for x in (image(device), image(device)[..., :7]):
             assert distance(optimized(x), model(x)) < 1e-5
+
+
+def by_way_of_the_cpu(own: Any, x: Tensor) -> Tensor:
+    return own.layer(x) + torch.arange(3).repeat(x.shape[-1])[: x.shape[-1]].to(x.device)  # type: ignore[no-any-return]
+
+
+@pytest.mark.gpu
+def test_copies_from_the_cpu_are_in_no_graph() -> None:
+    model, x = Model(by_way_of_the_cpu, layer=block()).eval().cuda(), image("cuda")
+    made = convx.optimize(model, x)
+    report = made.report
+    assert report is not None and fused(made) == [WHOLE] and not report.cuda_graphs
+    assert report.not_replayed == "it copies tensors from one device to another"
+    assert f"no CUDA graph: {report.not_replayed}" in str(report) and report.not_replayed in report.to_html()
+    for given in (x, x[..., :7]):
+        assert distance(made(given), model(given)) < 1e-5
+
+
+@pytest.mark.gpu
+def test_what_no_graph_can_be_made_of_runs_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever torch refuses while it captures."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("not while a graph is captured")
+
+    monkeypatch.setattr(cuda_graphs, "captured", refused)
+    model, x = Model(lambda own, x: own.layer(x), layer=block()).eval().cuda(), image("cuda")
+    made = convx.optimize(model, x)
+    report = made.report
+    assert report is not None and fused(made) == [WHOLE] and not report.cuda_graphs
+    assert report.not_replayed == "RuntimeError: not while a graph is captured"
+    assert distance(made(x), model(x)) < 1e-5
 
 
 def kept(own: Any, x: Tensor) -> Tensor:
