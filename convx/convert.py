@@ -130,6 +130,10 @@ def _why_not(problem: Any, device: Any, algorithm: str) -> str:
     return "; ".join(reasons)
 
 
+def _without_tilings(algorithm: str) -> str:
+    return "|".join(each.partition(" ")[0] for each in algorithm.split("|"))
+
+
 def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algorithm: str) -> LayerReport:
     name = ", ".join(names)
     shape = shape_of(layer, calls)
@@ -144,7 +148,8 @@ def _decide(layer: Any, names: list[str], calls: list[_layers.Call] | None, algo
             device = _planning.device(layer.weight.device if call is None else call.device)
         except (TypeError, ValueError) as error:
             return LayerReport(name, shape, False, "", str(error))
-        reason = _why_not(problem, device, algorithm)
+        # Tilings are of sizes, which nobody knows before a call.
+        reason = _why_not(problem, device, algorithm if call is not None else _without_tilings(algorithm))
         if reason:
             return LayerReport(name, shape, False, "", reason)
         if call is not None:

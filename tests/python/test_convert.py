@@ -157,6 +157,17 @@ def test_named_algorithm() -> None:
     assert "no candidate 'nonesuch'" in reason(depthwise(), algorithm="depthwise/nonesuch")
 
 
+def test_tilings_are_of_sizes_that_the_call_tells() -> None:
+    x, layer = torch.randn(1, 8, 30, 14), nn.Conv2d(8, 8, 3)
+    (plan,) = [row.plan for row in convx.explain(x, layer.weight, layer.bias).rows if row.method == "hntmp"]
+    expected = layer(x)
+    assert " rows=" in plan and convx.convert_(layer, algorithm=plan).converted
+    torch.testing.assert_close(layer(x), expected)
+    with pytest.raises(convx.InvalidArgument, match="rows="):
+        layer(x[..., :5, :5])
+    assert "rows=" in reason(nn.Conv2d(8, 8, 3), algorithm=plan, example_input=x[..., :5, :5])
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"algorithm must be one of auto, .*native.*got 'deepwise'"):
         convx.convert_(Block(), algorithm="deepwise")
