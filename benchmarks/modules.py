@@ -57,13 +57,13 @@ def run(case: str, device: torch.device, rounds: int, kinds: Sequence[str]) -> l
     algorithms = {"convx": "auto"} | ({PUBLISHED: plan} if plan else {})
     x = torch.randn(layer.shape.input_size(problem.batch), device=device)
     modules = {contender: _module(layer.shape, device) for contender in ("torch", *algorithms)}
-    for contender, algorithm in algorithms.items():
-        modules[contender].load_state_dict(modules["torch"].state_dict())
-        converted = convx.convert_(modules[contender], algorithm=algorithm, example_input=x)
-        if converted.left:
-            raise RuntimeError(f"{case}: {contender} would be torch's own: {converted.left[0].reason}")
     records = []
     with tf32(False), torch.inference_mode(), _older_objects_kept():
+        for contender, algorithm in algorithms.items():
+            modules[contender].load_state_dict(modules["torch"].state_dict())
+            converted = convx.convert_(modules[contender], algorithm=algorithm, example_input=x)
+            if converted.left:
+                raise RuntimeError(f"{case}: {contender} would be torch's own: {converted.left[0].reason}")
         for kind in kinds:
             calls = {contender: _call(kind, module, x) for contender, module in modules.items()}
             records.append(_record(case, kind, problem, _compared(calls, device, rounds), plan))

@@ -38,6 +38,12 @@ def test_there_is_no_published_form_on_a_cpu() -> None:
     assert [published.fastest(problem(case), CPU) for case in (D1, P1)] == ["", ""]
 
 
+def test_a_form_that_the_layer_has_not_is_not_timed_as_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "fastest", lambda *_: "depthwise/shared_rows lanes=32")
+    with pytest.raises(RuntimeError, match="D7 b1: published would be torch's own: .*shared_rows"):
+        modules.run("D7 b1", CPU, 2, ["forward"])
+
+
 def test_rows_through_shared_memory_are_the_published_depthwise_form() -> None:
     names = published.plans(problem(D1), H200)
     assert names and all(name.startswith("depthwise/shared_rows ") for name in names)
