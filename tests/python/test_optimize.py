@@ -123,6 +123,21 @@ def test_a_layer_that_is_called_twice_has_a_fused_layer_for_each_call() -> None:
     assert sorted(fused(optimized)) == [("batch norm",), ("batch norm", "relu")]
 
 
+def test_calls_with_the_same_behind_them_have_one_layer() -> None:
+    """As a detector's head, which all levels of a pyramid share, so that filters are kept once."""
+
+    def run(model: Any, x: Tensor) -> Tensor:
+        levels = [x, F.avg_pool2d(x, 2), x + 1]
+        means = [model.last(model.head(each)).mean((2, 3)) for each in levels]
+        return torch.cat([*means, F.relu(model.last(x)).mean((2, 3))], 1)
+
+    model = Model(run, head=block(12), last=nn.Conv2d(12, 12, 1)).eval()
+    optimized = optimized_agrees(model, image())
+    assert sorted(fused(optimized)) == [(), ("batch norm", "relu"), ("relu",)]
+    assert sum(isinstance(each, nn.Conv2d) for each in optimized.network.modules()) == 3
+    assert len({*optimized.parameters()}) == 4
+
+
 def test_residual_of_another_shape_than_in_the_example() -> None:
     """One per image in the example, one for all in other batches."""
 
