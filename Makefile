@@ -1,5 +1,5 @@
 # make demo      the main job: two networks on a photo, native and with convx, and a report
-# make test      the whole test suite
+# make test      the whole test suite (TURN=1/4: of the slow tests a fourth, another for each of 0 to 3)
 # make lint      style and types: ruff, mypy, clang-format
 # make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
 #                (CUDA_TARGETS="9.0 10.0", AMD_TARGETS="gfx942 gfx1100": for these alone; CUDA_ONLY=hntmp/,
@@ -28,7 +28,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	@echo "== the test suite"
-	OMP_WAIT_POLICY=passive $(IN_VENV) -m pytest $(PYTEST_FLAGS)
+	OMP_WAIT_POLICY=passive $(IN_VENV) -m pytest $(PYTEST_FLAGS) $(addprefix --turn ,$(TURN))
 
 lint: $(VENV)/lint-tools
 	@echo "== style and types"

@@ -1,11 +1,13 @@
-"""What every test shares: the gpu marker, and one seed."""
+"""What every test shares: the gpu marker, turns of slow tests, and one seed."""
 
 from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -32,13 +34,43 @@ def pytest_unconfigure() -> None:
     _cache.cleanup()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--turn", metavar="K/N", help="of the slow tests one in N, another share for each K")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    turn = config.getoption("turn")
+    if turn is not None and not re.fullmatch(r"\d+/[1-9]\d*", turn):
+        raise pytest.UsageError(f"--turn {turn}: wanted are two numbers, as in 0/4")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (turn := config.getoption("turn")) is not None:
+        _take_turn(config, items, *map(int, turn.split("/")))
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a GPU that torch can use: torch.cuda.is_available() is False")
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+def _take_turn(config: pytest.Config, items: list[pytest.Item], which: int, turns: int) -> None:
+    taken = {item: _place(item, turns) in (None, which % turns) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not taken[item]])
+    items[:] = [item for item in items if taken[item]]
+
+
+def _place(item: pytest.Item, turns: int) -> int | None:
+    """The turn of a slow test; None of others. What is compiled for several tests is so in one turn: the
+    marker has the name of their group, or that of the parameter that has it."""
+    mark = item.get_closest_marker("slow")
+    if mark is None:
+        return None
+    group = mark.args[0] if mark.args else item.nodeid
+    if "by" in mark.kwargs:
+        group = item.callspec.params[mark.kwargs["by"]]  # type: ignore[attr-defined]
+    return zlib.crc32(str(group).encode()) % turns
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,13 @@ from build_tools.ninja_build import Made, make
 from build_tools.toolchain import cxx
 from convx import _planning
 
-pytestmark = pytest.mark.skipif(
-    platform.system() != "Linux" or not shutil.which(os.environ.get("CXX", "g++")),
-    reason="needs g++ and Linux",
-)
+pytestmark = [
+    pytest.mark.slow("cpu_depthwise"),
+    pytest.mark.skipif(
+        platform.system() != "Linux" or not shutil.which(os.environ.get("CXX", "g++")),
+        reason="needs g++ and Linux",
+    ),
+]
 FOLDER = Path("build/cpu_depthwise")
 FLAGS = ["-std=c++17", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall"]
 CHECK = Path("tests/host/cpu_depthwise/check.cpp")

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from simt import build as programs
 from simt import covering as problems
 
-pytestmark = pytest.mark.skipif(
+needs_compiler = pytest.mark.skipif(
     platform.system() != "Linux" or not shutil.which(os.environ.get("CXX", "g++")),
     reason="the host executor needs g++ and Linux",
 )
+pytestmark = needs_compiler
 
 # Warps of 32 on CUDA, of 64 and of 32 on HIP: planners and shared memory differ.
 DEVICES = ("h200", "mi250", "rx7900")
@@ -82,6 +83,7 @@ def covering_lines(
     return lines[::3] if device == DEVICES[-1] else lines  # its kernels are those of the first device
 
 
+@pytest.mark.slow(by="driver")
 @pytest.mark.parametrize("device", DEVICES)
 def test_kernels_are_exact(driver: Path, device: str) -> None:
     """Every candidate of every covering problem gives the float64 reference's result."""
@@ -95,6 +97,7 @@ def test_kernels_are_exact(driver: Path, device: str) -> None:
     assert output.count("\nRUN ") >= 5, "this family ran hardly any of the problems"
 
 
+@pytest.mark.slow(by="driver")
 @pytest.mark.parametrize("device", DEVICES)
 def test_order_of_threads_does_not_matter(driver: Path, device: str) -> None:
     """One problem of each operation and layout, in every order of lanes, warps and blocks."""
@@ -163,6 +166,7 @@ def problem_of_its_own(draw: st.DrawFn, family: str) -> str:
     return problems.line(row, operation, layout, "h200", "shuffled")
 
 
+@pytest.mark.slow(by="driver")
 @settings(
     max_examples=12,
     deadline=None,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simt import build as programs
-from test_simt import ORDERS, pytestmark, run, run_all
+from test_simt import ORDERS, needs_compiler, run, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("inverted_residual")]
 
 DEVICES = ("h200", "a100")  # of AMD's GPUs none has such plans
 COUNTS = {"h200": 24, "a100": 6}  # the kernels are those of the first device

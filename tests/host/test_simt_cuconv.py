@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from simt import build as programs
 from simt import covering as problems
-from test_simt import DEVICES, ORDERS, pytestmark, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("cuconv")]
 
 CANDIDATES = {"fused", "split", "two_stage", "two_stage_blocked"}
 # What else there is where there are matrix units, but for float64.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simt import build as programs
-from test_simt import ORDERS, pytestmark, run, run_all
+from test_simt import ORDERS, needs_compiler, run, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("squeeze_excite")]
 
 DEVICES = ("h200", "a100", "mi300", "rx7900")
 # Planes of one pixel, of no whole vectors, of several for each thread's turn.

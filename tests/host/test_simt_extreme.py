@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from simt import build as programs
 from simt.covering import LAYOUTS, OPERATIONS
-from test_simt import FAMILIES, pytestmark, run_all
+from test_simt import FAMILIES, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow(by="name")]
 
 # (stride, padding, dilation): few outputs of 6x7 pixels by 3x3 filters, without a dilation also by 1x1.
 ARGUMENTS = [

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simt import build as programs
 from simt import covering as problems
-from test_simt import DEVICES, ORDERS, pytestmark, run, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("filter2d")]
 
 DTYPES = ["float32", "bfloat16", "float16", "uint8", "float64"]
 BORDERS = ["zero", "replicate", "reflect", "wrap"]

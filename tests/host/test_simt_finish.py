@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from simt import build as programs
 from simt import covering
-from test_simt import DEVICES, ORDERS, pytestmark, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("finish")]
 
 # Planes and channels that are less than 16 bytes, that vectors straddle, that end within one.
 SUMS: covering.Values = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from simt import build as programs
 from simt.covering import LAYOUTS, chosen_line
-from test_simt import DEVICES, ORDERS, pytestmark, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("hntmp")]
 
 # Sizes are around those of the tiles; channels around those of a warp's slots and of a block.
 PROBLEMS = {

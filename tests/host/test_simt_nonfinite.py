@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from simt import build as programs
 from simt.covering import LAYOUTS
-from test_simt import FAMILIES, pytestmark, run_all
+from test_simt import FAMILIES, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow(by="name")]
 
 OPERANDS = {"forward": ["input"], "input_grad": ["output_grad"], "weight_grad": ["input", "output_grad"]}
 # (channels, filters, groups, size, filter, stride, padding)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from simt import build as programs
 from simt import covering as problems
-from test_simt import DEVICES, ORDERS, pytestmark, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("pointwise")]
 
 # Channels and pixels around the tiles' edges; planes that allow pieces of 16 and of 8 bytes and none.
 PRODUCTS: problems.Values = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from simt import build as programs
-from test_simt import DEVICES, ORDERS, pytestmark, run_all
+from test_simt import DEVICES, ORDERS, needs_compiler, run_all
 
-__all__ = ["pytestmark"]
+pytestmark = [needs_compiler, pytest.mark.slow("pooling")]
 # The squares that kernels know, and what the others are for.
 WINDOWS = [
     "filter=3,3 stride=2,2 padding=1,1",

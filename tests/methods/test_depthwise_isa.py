@@ -22,6 +22,7 @@ for case, dtype, operation, channels_last in product(SHAPES, DTYPES, OPERATIONS,
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_shape(isa: str) -> None:
     succeeds_on(isa, PROGRAM)

@@ -18,6 +18,7 @@ from convx.functional import filter2d
 from convx.images import borders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("extent", [(3, 3), (2, 4), (1, 5), (7, 9)])
 def test_gradients(border: str, extent: tuple[int, int]) -> None:

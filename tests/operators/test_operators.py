@@ -157,6 +157,7 @@ def test_channels_last_gives_channels_last() -> None:
 
 
 # Every kernel that float64 has is checked by test_depthwise; derivatives don't depend on it.
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "silu", "hardswish", "gelu"])
 def test_gradcheck_of_the_raw_operator(activation: str) -> None:
     inputs = requiring_grad(forward_arguments("contiguous", torch.float64)[:3])
@@ -168,6 +169,7 @@ def test_gradcheck_of_the_raw_operator(activation: str) -> None:
     assert torch.autograd.gradgradcheck(call, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_gradcheck_of_the_raw_gradients(layout: str) -> None:
     grad, weight, *rest = input_grad_arguments(layout, torch.float64)

@@ -317,6 +317,7 @@ def test_quickstart_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 of 2 convolution layers converted" in printed and "NVIDIA H200" in printed
 
 
+@pytest.mark.slow
 def test_digits_learns_the_same_with_both(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     main = runpy.run_path(str(ROOT / "examples" / "digits.py"))["main"]

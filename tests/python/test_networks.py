@@ -99,6 +99,7 @@ def left_but_for_layout(report: convx.ConversionReport, device: str) -> list[str
     return [row.name for row in report.left if device == "cpu" or "needs the layout nchw" not in row.reason]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_of_torchvision(family: str, device: str) -> None:
     torchvision_models()  # skips where there is none
@@ -108,6 +109,7 @@ def test_families_of_torchvision(family: str, device: str) -> None:
     assert not left_but_for_layout(report, device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TIMM)
 def test_families_of_timm(name: str, device: str) -> None:
     model, x = prepared(timm_network(name), 64, device)

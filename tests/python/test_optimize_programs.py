@@ -15,6 +15,7 @@ import convx
 from convx.optimize import optimizing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fallback", [False, True], ids=["as it comes", "fused or nothing"])
 @given(layers(), steps(), st.integers(0, 99))
 @settings(max_examples=200, deadline=None)

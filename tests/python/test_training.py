@@ -95,6 +95,7 @@ def own_distance(model: nn.Module, x: Tensor, autocast: bool, exact: list[Tensor
     return max(errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "autocast"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("name", "device"), WHERE)

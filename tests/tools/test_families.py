@@ -31,6 +31,7 @@ def test_the_table_has_all_networks() -> None:
     assert cells == [[f"| {each.library}", each.name] for each in networks()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda each: each.name)
 def test_rows_are_what_is_fused(network: FamilyNetwork) -> None:
     try:

@@ -40,7 +40,7 @@ def test_there_is_no_published_form_on_a_cpu() -> None:
 
 def test_a_form_that_the_layer_has_not_is_not_timed_as_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "fastest", lambda *_: "depthwise/shared_rows lanes=32")
-    with pytest.raises(RuntimeError, match="D7 b1: published would be torch's own: .*shared_rows"):
+    with pytest.raises(RuntimeError, match=r"D7 b1: published would be torch's own: .*shared_rows"):
         modules.run("D7 b1", CPU, 2, ["forward"])
 
 
