@@ -3,8 +3,7 @@
 # make lint      style and types: ruff, mypy, clang-format
 # make check-cuda, make check-amd    every kernel compiled for NVIDIA's and AMD's targets, no GPU needed
 #                (CUDA_TARGETS="9.0 10.0", AMD_TARGETS="gfx942 gfx1100": for these alone; CUDA_ONLY=hntmp/,
-#                AMD_ONLY=depthwise/: sources whose path contains this; CUDA_REPORT_ON="bfloat16 split": these as users have
-#                them, others for linking alone)
+#                AMD_ONLY=depthwise/: sources whose path contains this; TURN=1/4: a fourth of the sources)
 # make clean     removes what these made
 #
 # The first of them makes a virtual environment in .venv and builds convx there; later ones only what has changed.
@@ -40,11 +39,12 @@ lint: $(VENV)/lint-tools
 check-cuda: $(VENV)/environment
 	@echo "== every kernel for NVIDIA's targets"
 	$(IN_VENV) -m build_tools.check_cuda $(addprefix --target ,$(CUDA_TARGETS)) $(addprefix --only ,$(CUDA_ONLY)) \
-		$(addprefix --report-on ,$(CUDA_REPORT_ON))
+		$(addprefix --turn ,$(TURN))
 
 check-amd: $(VENV)/environment
 	@echo "== every kernel for AMD's targets"
-	$(IN_VENV) -m build_tools.check_amd $(addprefix --target ,$(AMD_TARGETS)) $(addprefix --only ,$(AMD_ONLY))
+	$(IN_VENV) -m build_tools.check_amd $(addprefix --target ,$(AMD_TARGETS)) $(addprefix --only ,$(AMD_ONLY)) \
+		$(addprefix --turn ,$(TURN))
 
 clean:
 	rm -rf $(VENV) build convx-report convx/lib convx/_core*.so

@@ -1,6 +1,6 @@
 """Compiles every GPU source for AMD's targets, on a machine that needs no AMD GPU, and tells what they use.
 
-    python -m build_tools.check_amd [--target gfx90a ...] [--only strip]
+    python -m build_tools.check_amd [--target gfx90a ...] [--only strip] [--turn 1/4]
 
 Debian 12's hipcc compiles for the older targets; clang 19 with Debian's device libraries, to which constants
 of the newer targets are added, for the rest. For one target the whole library, launchers and operators, is
@@ -21,6 +21,7 @@ from build_tools.linked import compiled, link
 from build_tools.ninja_build import Made, make
 from build_tools.resources import parse_amd, summary, table
 from build_tools.toolchain import BuildError, Hip, find_torch
+from build_tools.turns import EVERY, HELP, Turn, turn
 
 PACKAGES = "hipcc libamdhip64-dev rocm-device-libs clang-19 clang-tools-19 lld-19 llvm-19"
 HIPCC_TARGETS = ["gfx906", "gfx90a", "gfx1030"]
@@ -82,12 +83,12 @@ def compiler(hip: Hip) -> list[str]:
     return [*targets.gpu_compiler(None, hip), *targets.gpu_flags(None, hip)]
 
 
-def check(wanted: list[str], only: str) -> bool:
+def check(wanted: list[str], only: str, share: Turn) -> bool:
     """Compiles, prints the table and the summary; whether all is well."""
     write_device_libraries(targets.ROOT / FOLDER / "device-libraries")
-    files = [source for source in targets.sources(*targets.GPU_KERNELS) if only in str(source)]
+    files = [source for source in share.of(targets.sources(*targets.GPU_KERNELS)) if only in str(source)]
     objects = {target: [device_object(source, target) for source in files] for target in wanted}
-    linked = FULL in wanted and not only
+    linked = FULL in wanted and not only and share == EVERY
     if linked:
         command = [*compiler(hip(FULL)), *targets.HIP_REPORT]
         objects[FULL] = [compiled(source, FOLDER / "hip", command, reports=True) for source in files]
@@ -120,12 +121,13 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="sources whose path contains this; the library is not linked"
     )
+    parser.add_argument("--turn", type=turn, default=EVERY, help=f"of the sources, {HELP}; not linked")
     arguments = parser.parse_args()
     missing = missing_tools()
     if missing:
         sys.exit(f"missing: {', '.join(missing)}\nDebian 12: apt install --no-install-recommends {PACKAGES}")
     try:
-        good = check(arguments.target or HIPCC_TARGETS + CLANG_TARGETS, arguments.only)
+        good = check(arguments.target or HIPCC_TARGETS + CLANG_TARGETS, arguments.only, arguments.turn)
     except BuildError as error:
         sys.exit(str(error))
     sys.exit(0 if good else "a kernel spills, see above")

@@ -1,11 +1,10 @@
 """Compiles the GPU library for NVIDIA's targets, on a machine that needs no GPU, and tells what kernels use.
 
-    python -m build_tools.check_cuda [--target 8.0 ...] [--only strip] [--report-on bfloat16 ...]
+    python -m build_tools.check_cuda [--target 8.0 ...] [--only strip] [--turn 1/4]
 
 Builds and links the whole library of the sources and with the flags of setup.py, with device code for all
 targets, and reads the report of that very compile. Fails where something does not compile or link, a kernel
-spills, or one's products of warpgroups are made to wait for one another. With --report-on other sources are
-compiled for linking alone, in a third of the time.
+spills, or one's products of warpgroups are made to wait for one another. Of some sources nothing is linked.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from build_tools.linked import compiled, link
 from build_tools.ninja_build import make
 from build_tools.resources import parse_nvcc, serialized_products, summary, table
 from build_tools.toolchain import BuildError, cuda_for, find_torch
+from build_tools.turns import EVERY, HELP, Turn, turn
 
 TARGETS = ["8.0", "9.0", "10.0"]
 FOLDER = Path("build/targets/cuda")
@@ -33,22 +33,18 @@ def find_nvcc() -> Path | None:
     return found if found.exists() else None
 
 
-def check(nvcc: Path, architectures: list[str], only: str, report_on: list[str]) -> bool:
+def check(nvcc: Path, architectures: list[str], only: str, share: Turn) -> bool:
     """Compiles, prints the table and the summary; whether no kernel spills."""
     cuda = cuda_for(nvcc, ";".join(architectures))
-    plain = [str(nvcc), *targets.gpu_flags(cuda, None)]
-    command = [*plain, *targets.NVCC_REPORT]
+    command = [str(nvcc), *targets.gpu_flags(cuda, None), *targets.NVCC_REPORT]
     folder = FOLDER / "-".join(architectures)
-    files = [path for path in targets.sources(*targets.GPU_KERNELS) if only in str(path)]
-    reported = [path for path in files if not report_on or any(part in str(path) for part in report_on)]
-    kernels = [compiled(path, folder, command, reports=True) for path in reported]
-    others = [path for path in files if path not in reported]
-    linked = [compiled(path, FOLDER / "linked", [*plain, *targets.NVCC_QUICK]) for path in others]
-    if only:
-        make([*kernels, *linked], folder)
+    files = [path for path in share.of(targets.sources(*targets.GPU_KERNELS)) if only in str(path)]
+    kernels = [compiled(path, folder, command, reports=True) for path in files]
+    if only or share != EVERY:
+        make(kernels, folder)
     else:
         torch = find_torch()
-        link(torch, [*kernels, *linked], targets.gpu_libraries(torch, cuda, None), folder / "libconvx_gpu.so")
+        link(torch, kernels, targets.gpu_libraries(torch, cuda, None), folder / "libconvx_gpu.so")
     logs = [each.log.read_text() for each in kernels]
     uses = [use for log in logs for use in parse_nvcc(log)]
     if not uses:
@@ -70,18 +66,13 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="sources whose path contains this; the library is not linked"
     )
-    parser.add_argument(
-        "--report-on",
-        action="append",
-        default=[],
-        help="sources whose path contains this are compiled as setup.py does, others only to be linked",
-    )
+    parser.add_argument("--turn", type=turn, default=EVERY, help=f"of the sources, {HELP}; not linked")
     arguments = parser.parse_args()
     nvcc = find_nvcc()
     if nvcc is None:
         sys.exit("missing: nvcc of CUDA 13 (set CUDA_HOME; NVIDIA's package is cuda-nvcc-13-0)")
     try:
-        good = check(nvcc, arguments.target or TARGETS, arguments.only, arguments.report_on)
+        good = check(nvcc, arguments.target or TARGETS, arguments.only, arguments.turn)
     except BuildError as error:
         sys.exit(str(error))
     sys.exit(0 if good else "a kernel spills, or its products wait for one another, see above")

@@ -29,8 +29,6 @@ HIP_FLAGS = [
 ]
 # Registers, shared memory and spills of each kernel.
 NVCC_REPORT = ["-Xptxas=-v"]
-# Device code that is to be linked and never to run.
-NVCC_QUICK = ["--Ofast-compile=max"]
 HIP_REPORT = ["-Rpass-analysis=kernel-resource-usage"]
 
 # A launcher that nobody wrote fails when the library is linked rather than at import; torch's libraries are

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from hypothesis import settings
 
 # benchmarks/ and build_tools/ are not installed. Last, so that the source tree hides no installed convx.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+from build_tools import turns
 
 # `make test` takes the same examples every time; pytest by itself tries others in every run.
 settings.register_profile("repeatable", derandomize=True)
@@ -35,18 +34,14 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--turn", metavar="K/N", help="of the slow tests one in N, another share for each K")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    turn = config.getoption("turn")
-    if turn is not None and not re.fullmatch(r"\d+/[1-9]\d*", turn):
-        raise pytest.UsageError(f"--turn {turn}: wanted are two numbers, as in 0/4")
+    parser.addoption("--turn", type=turns.turn, help=f"of slow tests, {turns.HELP}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (turn := config.getoption("turn")) is not None:
-        _take_turn(config, items, *map(int, turn.split("/")))
+        taken = {item: _takes(item, turn) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not taken[item]])
+        items[:] = [item for item in items if taken[item]]
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a GPU that torch can use: torch.cuda.is_available() is False")
@@ -55,22 +50,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def _take_turn(config: pytest.Config, items: list[pytest.Item], which: int, turns: int) -> None:
-    taken = {item: _place(item, turns) in (None, which % turns) for item in items}
-    config.hook.pytest_deselected(items=[item for item in items if not taken[item]])
-    items[:] = [item for item in items if taken[item]]
-
-
-def _place(item: pytest.Item, turns: int) -> int | None:
-    """The turn of a slow test; None of others. What is compiled for several tests is so in one turn: the
-    marker has the name of their group, or that of the parameter that has it."""
+def _takes(item: pytest.Item, turn: turns.Turn) -> bool:
+    """Whether it is this slow test's turn; that of others it always is. What is compiled for several tests is
+    so in one turn: the marker has the name of their group, or that of the parameter that has it."""
     mark = item.get_closest_marker("slow")
     if mark is None:
-        return None
+        return True
     group = mark.args[0] if mark.args else item.nodeid
     if "by" in mark.kwargs:
         group = item.callspec.params[mark.kwargs["by"]]  # type: ignore[attr-defined]
-    return zlib.crc32(str(group).encode()) % turns
+    return turn.has(str(group))
 
 
 @pytest.fixture(autouse=True)

@@ -16,15 +16,12 @@ def collected(*options: str) -> set[str]:
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
-def test_each_slow_test_has_one_turn() -> None:
+def test_each_slow_test_has_one_turn_and_what_is_compiled_together_the_same() -> None:
     every, turns = collected(), [collected("--turn", f"{which}/2") for which in (0, 1)]
     assert turns[0] | turns[1] == every and turns[0] != turns[1]
     both = turns[0] & turns[1]
     assert any("test_planted_bugs_are_found" in each for each in both)
     assert not any("test_notebook_runs" in each or "test_kernels_are_exact" in each for each in both)
-
-
-def test_what_is_compiled_together_has_the_same_turn() -> None:
-    found = [each for each in collected("--turn", "0/2") if "test_kernels_are_exact" in each]
+    found = [each for each in turns[0] if "test_kernels_are_exact" in each]
     families = {each.partition("[")[2].partition("-")[0] for each in found}
     assert families and len(found) == 3 * len(families)
