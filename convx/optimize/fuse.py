@@ -33,8 +33,23 @@ def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
         if not node.users:
             module.graph.erase_node(node)
     module.delete_all_unused_submodules()
+    own = {name: chain.convolution.name for chain, name in known}
+    found = {_with_own_name(module, name, own[name]): fused for name, fused in found.items()}
     module.recompile()
     return found
+
+
+def _with_own_name(module: fx.GraphModule, name: str, own: str) -> str:
+    """Gives a layer the model's name for it, which others may have had as long as there were more calls."""
+    calls = list(module.graph.find_nodes(op="call_module", target=name))
+    if name == own or free_name(module, own, []) != own:
+        return name
+    layer = module.get_submodule(name)
+    module.delete_submodule(name)
+    module.add_submodule(own, layer)
+    for call in calls:
+        call.target = own
+    return own
 
 
 def _drop_identities(module: fx.GraphModule, reader: Reader) -> None:

@@ -25,6 +25,7 @@ struct Series {
   int first, count;  // of its points
 };
 
+#include "choose/measured/cpu_2_cores_avx2_dense.inc"
 #include "choose/measured/cpu_2_cores_avx512_dense.inc"
 #include "choose/measured/nvidia_h200_dense.inc"
 
@@ -92,6 +93,10 @@ const std::vector<Machine>& machines() {
        {cpu_2_cores_avx512_dense_reach, cpu_2_cores_avx512_dense_layers, cpu_2_cores_avx512_dense_points},
        std::begin(cpu_2_cores_avx512_dense),
        std::end(cpu_2_cores_avx512_dense)},
+      {{"2 cores with AVX2", Backend::cpu, CpuIsa::avx2, cpu_2_cores_avx2_dense_GBps},
+       {cpu_2_cores_avx2_dense_reach, cpu_2_cores_avx2_dense_layers, cpu_2_cores_avx2_dense_points},
+       std::begin(cpu_2_cores_avx2_dense),
+       std::end(cpu_2_cores_avx2_dense)},
   };
   return all;
 }
