@@ -29,7 +29,7 @@ from convx import _layers
 from convx._errors import reason_of
 from convx.optimize.check import Reference
 from convx.optimize.model import OptimizedModel
-from convx.optimize.values import watched
+from convx.optimize.values import asks_values
 from convx.tune.replays import captured
 from convx.tune.turns import compare, turn_of
 
@@ -131,9 +131,8 @@ class _Contenders:
     def add_graph(self, model: nn.Module) -> str:
         """The model as a CUDA graph, or why there is none."""
         with torch.no_grad():
-            reason = watched(model, self._args, self._kwargs).why_not_replayed
-        if reason:
-            return reason
+            if asks_values(model, self._args, self._kwargs):
+                return "it asks for values of tensors"
         try:
             self._calls["torch_graph"] = captured(self._call(model))
         except Exception as error:  # whatever a model does that no graph can

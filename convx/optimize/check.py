@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from convx._arguments import CONVOLUTIONS, PRODUCTS, tf32_setting
 from convx.optimize.pieces import look_at_calls, pieces_of
-from convx.optimize.values import Watch, watched
+from convx.optimize.values import asks_values
 
 _LARGEST = 0.1  # distance from a model whose own error is not known
 _FACTORS = (-1.0, 0.9, 0.8, 1.1)  # of the example, which make others like it
@@ -93,7 +93,7 @@ class Reference:
         allow TF32, what that makes of the model is its own error as much as what torch has chosen to do."""
         if looked := self._look_at_pieces(model):
             return next((each.wrong for each in looked if each.wrong), "")
-        is_chance = self.error > _LARGEST and self.watched.has_asked
+        is_chance = self.error > _LARGEST and self.asks_values
         if self.allows(error, self.error) and not is_chance:
             return ""
         if self._exact is not None and not is_chance:
@@ -107,14 +107,14 @@ class Reference:
         )
 
     @cached_property
-    def watched(self) -> Watch:
-        """What was seen of the model's call."""
-        return watched(self._model, *tree_map(copied, self._given))
+    def asks_values(self) -> bool:
+        """Whether the model decides by values, or gives a number to Python."""
+        return asks_values(self._model, *tree_map(copied, self._given))
 
     def _look_at_pieces(self, optimized: Any) -> list[_Looked]:
         """Each call of each of them; none where the results tell."""
         pieces = pieces_of(self._model, optimized)
-        if not pieces or not (self._exact is None or self.watched.has_asked):
+        if not pieces or not (self._exact is None or self.asks_values):
             return []
         found = []
 

@@ -53,6 +53,7 @@ _TURNS = 9
 _OWN, _MIXED = "torch's own layers", "mixed"
 _UNCOMPILED, _COMPILED = "uncompiled", "compiled"
 _CANNOT_BE_COMPILED = "torch.fx can't follow the model, or a call leaves something changed"
+_ASKS_VALUES = "it asks for values of tensors"
 _TORCH_IS_FASTER = "torch's own layers take less time together"
 
 
@@ -244,10 +245,10 @@ def _fastest(
     # A CUDA graph is run several times before its first replay, on tensors of its own.
     can_repeat = network.inputs is not None and not Reader(network.module).has_effects()
     not_replayed = ""
-    if can_repeat and asked.cuda_graphs and any(each.is_cuda for each in tensors_in(args, kwargs)):
-        not_replayed = reference.watched.why_not_replayed
-        can_repeat = not reference.watched.has_asked
-    graphs = asked.cuda_graphs if can_repeat and not not_replayed else 0
+    if can_repeat and any(each.is_cuda for each in tensors_in(args, kwargs)) and reference.asks_values:
+        can_repeat = False  # nor do they wait for values
+        not_replayed = _ASKS_VALUES if asked.cuda_graphs else ""
+    graphs = asked.cuda_graphs if can_repeat else 0
     make = _maker(network)
     candidates = candidates_of(network, asked.layout, graphs, make, args, kwargs)
     layouts = [name for name, each in candidates.items() if not each.programs.by_image]
@@ -269,7 +270,7 @@ def _fastest(
     calls = {name: partial(each, *args, **kwargs) for name, each in models.items()}
     try:
         times = _times(calls, args, kwargs)
-    except Exception as error:  # of a capture, as a rule: of what else it is, the calls without raise too
+    except Exception as error:  # as of copies from the CPU; whatever it is of else, the calls without raise too
         if graphs == 0:
             raise
         not_replayed = reason_of(error)
