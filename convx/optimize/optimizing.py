@@ -270,7 +270,7 @@ def _fastest(
     calls = {name: partial(each, *args, **kwargs) for name, each in models.items()}
     try:
         times = _times(calls, args, kwargs)
-    except Exception as error:  # as of copies from the CPU; whatever it is of else, the calls without raise too
+    except Exception as error:  # of copies from the CPU, say; what is no capture's is raised again below
         if graphs == 0:
             raise
         not_replayed = reason_of(error)
