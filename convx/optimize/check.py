@@ -54,6 +54,8 @@ class Reference:
         except Exception:  # a model with a dtype in its code
             self._exact = None
         self.error = math.nan if self._exact is None else _distance(self._own, self._exact)
+        self._looked_at: nn.Module | None = None
+        self._looked: list[_Looked] = []
 
     def _results(self, model: nn.Module, given: Any = None) -> Any:
         args, kwargs = tree_map(copied, given or self._given)  # a model may write to them
@@ -112,6 +114,12 @@ class Reference:
         return asks_values(self._model, *tree_map(copied, self._given))
 
     def _look_at_pieces(self, optimized: Any) -> list[_Looked]:
+        """At a model that stays as it is: once."""
+        if self._looked_at is not optimized:
+            self._looked_at, self._looked = optimized, self._looks(optimized)
+        return self._looked
+
+    def _looks(self, optimized: Any) -> list[_Looked]:
         """Each call of each of them; none where the results tell."""
         pieces = pieces_of(self._model, optimized)
         if not pieces or not (self._exact is None or self.asks_values):

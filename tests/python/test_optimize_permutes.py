@@ -53,7 +53,7 @@ TAKEN: dict[str, tuple[Callable[[Any, Tensor], Tensor], list[tuple[str, ...]], i
     "block": (convnext, [(), ("gelu",), ("scale", "residual")], 1),
     "something between": (between, [(), (), ()], 1),
     "layer called twice": (twice, [(), (), ()], 0),
-    "norm": (stem, [(), ()], 1),
+    "norm": (stem, [()], 1),  # two calls of one layer
     "norm without parameters": (
         lambda model, x: model.filter(F.layer_norm(x.permute(0, 2, 3, 1), [12]).permute(0, 3, 1, 2)),
         [()],
