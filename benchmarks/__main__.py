@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from benchmarks.by_case import RunCase, end_of, is_over, run_cases
 from benchmarks.ceilings import ceilings
 from benchmarks.environment import device_slug, environment
 from benchmarks.network_kinds import DEFAULT_KINDS, KINDS
-from benchmarks.options import some_of
+from benchmarks.options import repeating, some_of
 from benchmarks.peers import CPU_PEERS, GPU_PEERS, PEERS
 from benchmarks.planner import Planner
 from benchmarks.results import RESULTS, Record, Results, key
@@ -113,17 +112,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(arguments: Sequence[str]) -> str:
-    """The line that repeats the figures, wherever they were written."""
-    kept, words = [], iter(arguments)
-    for word in words:
-        if word == "--output":
-            next(words, None)
-        elif not word.startswith("--output="):
-            kept.append(word)
-    return shlex.join(["python", "-m", "benchmarks", *kept])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -145,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         file = f"{options.suite}{kind}.json"
         path = (options.output or RESULTS) / device_slug(device) / file
     failed = 0
-    command = _command(sys.argv[1:] if arguments is None else arguments)
+    command = repeating("benchmarks", sys.argv[1:] if arguments is None else arguments)
     results = Results(options.suite, environment(device), command, {})
     try:
         if options.ablations and (options.all_candidates or options.suite not in ("depthwise", "pointwise")):

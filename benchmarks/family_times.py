@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from benchmarks import family_page, memory
 from benchmarks.by_case import end_of, is_over
 from benchmarks.environment import device_slug, environment
 from benchmarks.family_networks import FamilyNetwork, networks
-from benchmarks.options import some_of
+from benchmarks.options import repeating, some_of
 from benchmarks.results import Record, Results, key
 from benchmarks.suites import DTYPES, LAYOUTS
 from benchmarks.turns import over_torch
@@ -202,7 +201,7 @@ def run(asked: argparse.Namespace, arguments: Sequence[str]) -> int:
         device = torch.device("cuda", device.index or 0)
         torch.cuda.set_device(device)
     path = asked.output / f"{device_slug(device)}.json"
-    command = shlex.join(["python", "-m", "benchmarks.families", *arguments])
+    command = repeating("benchmarks.families", arguments)
     results = Results("families", environment(device), command, {})
     if asked.resume or asked.network is not None:
         results.keep(path)

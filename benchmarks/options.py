@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 
 
 def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
@@ -17,3 +18,14 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
         return values
 
     return parse
+
+
+def repeating(program: str, arguments: Sequence[str]) -> str:
+    """The line that repeats the figures, wherever they were written."""
+    kept, words = [], iter(arguments)
+    for word in words:
+        if word == "--output":
+            next(words, None)
+        elif not word.startswith("--output="):
+            kept.append(word)
+    return shlex.join(["python", "-m", program, *kept])

@@ -41,10 +41,9 @@ def fuse(module: fx.GraphModule) -> dict[str, tuple[str, ...]]:
 
 def _with_own_name(module: fx.GraphModule, name: str, own: str) -> str:
     """Gives a layer the model's name for it, which others may have had as long as there were more calls."""
-    calls = list(module.graph.find_nodes(op="call_module", target=name))
     if name == own or free_name(module, own, []) != own:
         return name
-    layer = module.get_submodule(name)
+    layer, calls = module.get_submodule(name), module.graph.find_nodes(op="call_module", target=name)
     module.delete_submodule(name)
     module.add_submodule(own, layer)
     for call in calls:
