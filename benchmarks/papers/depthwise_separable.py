@@ -7,10 +7,10 @@ from statistics import mean
 
 from benchmarks.ablations import REUSE_REFERENCE
 from benchmarks.papers import claims, pointwise_ablation
-from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Rows, Time, named, torch_best
+from benchmarks.papers.measurements import AUTO, TORCH, Machine, Row, Time, named, torch_best
 from benchmarks.papers.module_calls import SUITE as MODULES
 from benchmarks.papers.module_calls import module_calls
-from benchmarks.papers.networks import NETWORKS
+from benchmarks.papers.network_layers import network_layers
 from benchmarks.papers.pictures import Panel, Picture
 from benchmarks.papers.reuse_ablation import reuse_forms, reuse_picture
 from benchmarks.papers.separable_published import published
@@ -152,7 +152,7 @@ def _machine(page: Page, machine: Machine, machines: Sequence[Machine]) -> None:
         page.draw(
             Picture(f"depthwise-separable-{machine.slug}", f"{machine.name}: speedups by batch", panels)
         )
-    page.add("### Networks, one image (table 9)", _networks(rows["depthwise"], rows["pointwise"]))
+    page.add("### Networks, one image (table 9)", network_layers(machine))
     whole, drawn = whole_networks(machine)
     if whole:
         page.add(whole, sources(machine, SUITE), of_age(machine, machines, SUITE))
@@ -216,37 +216,3 @@ def _panel(suite: str, members: list[Row], kernels: Batches) -> Panel:
     }
     labels = [f"batch {batch}" for batch in timed]
     return Panel.of_layers(mean, f"kernels, {suite}", labels, layers, "speedup")
-
-
-def _networks(depthwise: Rows, pointwise: Rows) -> str:
-    head = ["network", "depthwise: torch's choice", "`auto`", "speedup"]
-    head += ["pointwise: torch's choice", "`auto`", "speedup"]
-    lines: list[list[Cell]] = []
-    for name, layers in NETWORKS.items():
-        sums = _sums(layers, depthwise, "D"), _sums(layers, pointwise, "P")
-        if all(sums):
-            lines.append([name, *sums[0], *sums[1]])
-    if not lines:
-        return NOT_MEASURED
-    return (
-        "Microseconds: the times of a network's layers, added up, each as often as the network has it. A "
-        "layer adds two times of one measurement, torch's choice in NCHW and `auto`'s. Depthwise and "
-        "pointwise layers were timed in different runs: there is no total, and so no speedup to stand beside "
-        "the paper's.\n\n" + table(head, lines)
-    )
-
-
-def _sums(layers: Mapping[str, int], rows: Rows, kind: str) -> list[Cell]:
-    """torch's and auto's times of a kind's layers, and their ratio; nothing where one was not timed."""
-    ours, gains = [], []
-    for case, count in layers.items():
-        if case[0] != kind:
-            continue
-        row = rows.get((case, 1))
-        torch, auto = row.together(TORCH, AUTO) if row else (None, None)
-        if torch is None or auto is None:
-            return []
-        ours.append(count * auto.us)
-        gains.append(torch / auto)
-    theirs = sum(time * gain for time, gain in zip(ours, gains, strict=True))
-    return [us(theirs), us(sum(ours)), theirs / sum(ours)]

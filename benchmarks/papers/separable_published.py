@@ -8,7 +8,7 @@ from statistics import mean
 
 from benchmarks.ablations import FORMS, PUBLISHED, REUSE_FORMS
 from benchmarks.modules import DEPTHWISE, POINTWISE
-from benchmarks.papers import claims
+from benchmarks.papers import claims, network_layers
 from benchmarks.papers.layer_panels import SAMPLES, by_layer, microseconds
 from benchmarks.papers.measurements import TORCH, Contender, Machine, Row, named, torch_best
 from benchmarks.papers.pictures import Panel, Picture
@@ -39,7 +39,7 @@ _BASELINES: dict[str, Contender] = {"the fastest of torch's ways": torch_best, "
 
 
 def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -> None:
-    """What the published forms take, and what that says of tables 5 to 8. rows: of D1-30 and P1-45, by
+    """What the published forms take, and what that says of tables 5 to 9. rows: of D1-30 and P1-45, by
     suite."""
     if not machine.is_gpu:
         reason = "the published forms are a GPU's, and a CPU has others"
@@ -68,7 +68,8 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
             SAMPLES,
         )
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
-    text.append(f"- Networks (table 9). {no_verdict(NOT_IN_NETWORKS)}")
+    text += network_layers.verdicts(machine)
+    text.append(f"- Whole networks. {no_verdict(NOT_IN_NETWORKS)}")
     page.add("### Verdict", explained(text))
 
 

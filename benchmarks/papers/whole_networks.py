@@ -1,4 +1,5 @@
-"""Table 9 of the paper on depthwise separable convolution on whole networks, forward and backward."""
+"""What table 9 of the paper on depthwise separable convolution has of layers, on whole networks, forward and
+backward."""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ def whole_networks(machine: Machine) -> tuple[str, list[Panel]]:
             name, *rest = record["case"].split(" ")
             if rest == ["b1", "float32", "nchw"]:
                 found[name, record["operation"]] = record
-    all_swapped = "inference_graph" if machine.is_gpu else "inference"
+    swapped = ("depthwise_swapped", "pointwise_swapped")
     runs = {
-        "forward": ("depthwise_swapped", "pointwise_swapped", all_swapped, "optimized"),
-        "training step": (f"depthwise_swapped{_STEP}", f"pointwise_swapped{_STEP}", "train_step"),
+        "forward": (*swapped, "inference_graph" if machine.is_gpu else "inference", "optimized"),
+        "training step": (*(f"{kind}{_STEP}" for kind in swapped), "train_step", f"compiled{_STEP}"),
     }
     lines: list[list[Cell]] = []
     forward: dict[str, tuple[_Gains, _Bounds]] = {}
@@ -49,18 +50,21 @@ def whole_networks(machine: Machine) -> tuple[str, list[Panel]]:
             records = [found[name, kind] for kind in kinds if (name, kind) in found]
             if len(records) == len(kinds):
                 gains = [_torchs(record) / record["convx_us"] for record in records]
-                dashes = ["-"] * (4 - len(gains))
-                lines.append([title, run, f"{_torchs(records[2]) / 1e3:.2f}", *gains, *dashes])
+                inductor = _inductors(records[-1])
+                lines.append([title, run, f"{_torchs(records[2]) / 1e3:.2f}", *gains, inductor])
                 if run == "forward":
                     forward[title] = gains, [_bounds(record) for record in records]
     if not lines:
         return "", []
     head = ["network", "run", "torch, ms", "depthwise swapped", "pointwise swapped", "all", "optimized"]
+    head.append("by inductor")
     how = "; forward as replays of CUDA graphs" if machine.is_gpu else ""
     text = (
-        f"Whole networks{how}, with depthwise, pointwise or all convolutions converted, and by "
-        "`convx.optimize`, which is for inference alone. Each speedup is over torch's network in turns with "
-        "it; the time is that beside all converted.\n\n" + table(head, lines, text_columns=2)
+        f"Whole networks{how}, with depthwise, pointwise or all convolutions converted, and optimized: by "
+        "`convx.optimize`, which is for inference alone, and in training by `torch.compile` with convx's "
+        "backend. Each speedup is over torch's network in turns with it; the time is that beside all "
+        "converted. *By inductor*: `torch.compile` with its own backend, in turns with convx's.\n\n"
+        + table(head, lines, text_columns=2)
     )
     if forward:
         text += f"\n\n{_beside_the_paper({title: gains for title, (gains, _) in forward.items()})}"
@@ -105,6 +109,12 @@ def _bounds(record: Record) -> tuple[float, float] | None:
 
 
 def _torchs(record: Record) -> float:
-    """Microseconds, of a graph where that was timed."""
+    """Microseconds of torch's own network: a graph's where that was timed, uncompiled beside compiled ones."""
     peers: dict[str, float] = record["peers_us"]
-    return peers.get("torch_graph", peers["torch"])
+    return peers.get("torch_graph") or peers.get("torch_eager") or peers["torch"]
+
+
+def _inductors(record: Record) -> Cell:
+    """The speedup of a compiled network that is not convx's."""
+    peers: dict[str, float] = record["peers_us"]
+    return peers["torch_eager"] / peers["torch"] if "torch_eager" in peers else "-"
