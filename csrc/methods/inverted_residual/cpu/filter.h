@@ -12,6 +12,7 @@ using namespace panels;
 template <int Filter, int Stride, int Rows, int Columns>
 CONVX_INLINE void filter_tile(const float* const* rows, int64_t place, const float* filters, V bias,
                               float* results, int64_t row_step, const Ends& ends) {
+  constexpr bool kKeepsRows = kRegisters < 32 && Rows == 1;
   V sum[Rows][Columns];
   CONVX_UNROLLED
   for (int r = 0; r < Rows; ++r) {
@@ -21,6 +22,15 @@ CONVX_INLINE void filter_tile(const float* const* rows, int64_t place, const flo
   CONVX_UNROLLED
   for (int y = 0; y < Stride * (Rows - 1) + Filter; ++y) {
     const float* const from = rows[y] + place;
+    // 16 registers have room for a tap row's filters, 32 for all that a tile has.
+    V row_filters[Filter];
+    if constexpr (kKeepsRows) {
+      CONVX_UNROLLED
+      for (int tap = 0; tap < Filter; ++tap) {
+        row_filters[tap] = load<L>(filters + (y * Filter + tap) * L);
+        keep(row_filters[tap]);
+      }
+    }
     CONVX_UNROLLED
     for (int x = 0; x < Stride * (Columns - 1) + Filter; ++x) {
       const V value = load<L>(from + x * L);
@@ -32,7 +42,8 @@ CONVX_INLINE void filter_tile(const float* const* rows, int64_t place, const flo
         for (int tap = 0; tap < Filter; ++tap) {
           const int column = x - tap;
           if (column < 0 || column % Stride != 0 || column / Stride >= Columns) continue;
-          sum[r][column / Stride] += value * load<L>(filters + (tap_y * Filter + tap) * L);
+          const V by = kKeepsRows ? row_filters[tap] : load<L>(filters + (tap_y * Filter + tap) * L);
+          sum[r][column / Stride] += value * by;
         }
       }
     }
@@ -47,7 +58,6 @@ CONVX_INLINE void filter_tile(const float* const* rows, int64_t place, const flo
 template <int Filter, int Stride, int Rows>
 __attribute__((noinline)) void filter_rows(const float* const* rows, int64_t width, const float* filters,
                                            V bias, float* results, int64_t row_step, const Ends& ends) {
-  constexpr int kMost = kRegisters >= 32 ? 7 : 4;
   int64_t column = 0;
   const auto some = [&](auto count) {
     constexpr int kColumns = decltype(count)::value;
@@ -56,8 +66,8 @@ __attribute__((noinline)) void filter_rows(const float* const* rows, int64_t wid
                                                   results + column * L, row_step, ends);
     }
   };
-  some(std::integral_constant<int, kMost>());
-  if (kMost > 4) some(std::integral_constant<int, 4>());
+  some(std::integral_constant<int, 7>());
+  some(std::integral_constant<int, 4>());
   some(std::integral_constant<int, 1>());
   if (ends.clamps) return;
   for (int row = 0; row < Rows; ++row) activate_some(results + row * row_step, L, width, L, ends.activation);
