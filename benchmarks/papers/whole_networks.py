@@ -109,7 +109,7 @@ def _bounds(record: Record) -> tuple[float, float] | None:
 
 
 def _torchs(record: Record) -> float:
-    """Microseconds of torch's own network: a graph's where that was timed, uncompiled beside compiled ones."""
+    """Microseconds of torch's network: a graph's where that was timed, uncompiled beside compiled ones."""
     peers: dict[str, float] = record["peers_us"]
     return peers.get("torch_graph") or peers.get("torch_eager") or peers["torch"]
 
