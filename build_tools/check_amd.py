@@ -66,12 +66,17 @@ def device_object(source: Path, target: str) -> Made:
     if target in HIPCC_TARGETS:
         command = compiler(hip(target))
     else:
-        libraries = targets.ROOT / FOLDER / "device-libraries"
-        command = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}", "-x", "hip"]
-        command += [*targets.HIP_FLAGS, f"--offload-arch={target}"]
+        command = clang(target)
     command = [flag for flag in command if flag != "-fPIC"]
     command += ["--cuda-device-only", *targets.HIP_REPORT]
     return compiled(source, FOLDER / target, command, reports=True)
+
+
+def clang(target: str) -> list[str]:
+    """With the device libraries that were written."""
+    libraries = targets.ROOT / FOLDER / "device-libraries"
+    command = ["clang++-19", "--rocm-path=/usr", f"--rocm-device-lib-path={libraries}", "-x", "hip"]
+    return [*command, *targets.HIP_FLAGS, f"--offload-arch={target}"]
 
 
 def hip(target: str) -> Hip:

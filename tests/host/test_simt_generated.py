@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from simt import build as programs
 
-from build_tools import targets
+from build_tools import check_amd, targets
 from build_tools.ninja_build import Made, make
 from build_tools.toolchain import cxx
 from convx import _core
@@ -204,6 +204,33 @@ def test_the_text_compiles_at_run_time(backend: str, dtype: str) -> None:
         assert compiler.target_of(device) == target
         image = using.compile(source.text, target)
         assert source.name.encode() in image and image.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("target", check_amd.CLANG_TARGETS)
+def test_the_text_compiles_for_targets_that_old_run_time_compilers_lack(target: str, tmp_path: Path) -> None:
+    """By clang, of each dtype; the lanes are those of the target."""
+    if missing := check_amd.missing_tools():
+        pytest.skip(f"no compiler for it: {', '.join(missing)}")
+    check_amd.write_device_libraries(targets.ROOT / check_amd.FOLDER / "device-libraries")
+    device = DEVICES["mi250"] if target.startswith("gfx9") else _core.Device.known_device("rx6900")
+    for index, dtype in enumerate(("float32", "float64", "float16", "bfloat16")):
+        fields = PROBLEMS[index] | {"dtype": dtype}
+        found = generator.tilings(problem(fields), device, most=10**6)
+        tiling = next(each for each in found if values(each, device.lanes) <= 32)
+        source = generator.source(problem(fields), device, tiling)
+        file = tmp_path / f"{dtype}.hip"
+        file.write_text(f"#include <hip/hip_runtime.h>\n{source.text}")
+        command = [
+            *check_amd.clang(target),
+            "--cuda-device-only",
+            "-c",
+            str(file),
+            "-o",
+            str(tmp_path / dtype),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert source.name.encode() in (tmp_path / dtype).read_bytes()
 
 
 @pytest.mark.parametrize("backend", TARGETS)
