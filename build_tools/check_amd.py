@@ -63,10 +63,7 @@ def write_device_libraries(folder: Path) -> None:
 
 def device_object(source: Path, target: str) -> Made:
     """Device code of one source for one target."""
-    if target in HIPCC_TARGETS:
-        command = compiler(hip(target))
-    else:
-        command = clang(target)
+    command = compiler(hip(target)) if target in HIPCC_TARGETS else clang(target)
     command = [flag for flag in command if flag != "-fPIC"]
     command += ["--cuda-device-only", *targets.HIP_REPORT]
     return compiled(source, FOLDER / target, command, reports=True)

@@ -69,7 +69,7 @@ def published(page: Page, machine: Machine, rows: Mapping[str, Sequence[Row]]) -
         )
     text.append(f"- All other forms, and `auto`. {no_verdict('they are not the published kernels')}")
     text += network_layers.verdicts(machine)
-    text.append(f"- Whole networks. {no_verdict(NOT_IN_NETWORKS)}")
+    text.append(f"- Networks as a whole. {no_verdict(NOT_IN_NETWORKS)}")
     page.add("### Verdict", explained(text))
 
 
