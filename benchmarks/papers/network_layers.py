@@ -58,7 +58,8 @@ def verdicts(machine: Machine) -> list[str]:
     for index, what in enumerate(REPLACED):
         claimed = mean(replaced[index][1] for _, *replaced in claims.NETWORKS_MS.values())
         plan = "depthwise/shared_rows" if what == "depthwise" else "pointwise/generated"
-        said = f"layers of networks, {what} replaced"
+        kinds = "both kinds" if what == "both" else what
+        said = f"layers of networks, {kinds} replaced by published forms"
         if len(published) < len(NETWORKS):
             text.append(not_timed(machine, plan, said, claimed))
             continue
