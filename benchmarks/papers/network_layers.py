@@ -16,7 +16,7 @@ from benchmarks.papers.verdicts import not_timed, outcomes, since, verdict
 from benchmarks.results import Record
 
 _STREAM, _ALONE = KINDS["cuda"]
-REPLACED = {"depthwise": "D", "pointwise": "P", "both": "DP"}  # layers whose names begin so
+_REPLACED = {"depthwise": "D", "pointwise": "P", "both": "DP"}  # layers whose names begin so
 _PLANS = "`depthwise/shared_rows` and `pointwise/generated`"
 _Sums = dict[str, dict[str, float]]  # by network: torch's us, and speedups by what is replaced
 
@@ -25,18 +25,18 @@ def network_layers(machine: Machine) -> str:
     convx = _sums(machine, "convx")
     if not convx:
         return (
-            f"No sums: no one run has timed all of a network's layers, as far as the records say. "
+            "No sums: no one run has timed all of a network's layers, as far as the records say. "
             f"`python -m benchmarks --suite {SUITE}` measures them."
         )
     published = _sums(machine, PUBLISHED)
     head = ["network", "torch, ms"]
-    for what in REPLACED:
+    for what in _REPLACED:
         columns = [*(["published"] if published else []), "the paper's", "convx's"]
         head += [f"{what}: {columns[0]}", *columns[1:]]
     lines: list[list[Cell]] = []
     for name, found in convx.items():
         line: list[Cell] = [name, f"{found['torch'] / 1e3:.3f}"]
-        for what, (_, of_paper) in zip(REPLACED, claims.NETWORKS_MS[name][1:], strict=True):
+        for what, (_, of_paper) in zip(_REPLACED, claims.NETWORKS_MS[name][1:], strict=True):
             if published:
                 line.append(published[name][what] if name in published else "-")
             line += [of_paper, found[what]]
@@ -45,8 +45,8 @@ def network_layers(machine: Machine) -> str:
         "The depthwise and pointwise layers of a network, each as often as the network has it, as modules "
         "called alone, one image: the times of the tables of modules above, added up, all of one run. "
         "Speedups over all of torch's, where one kind or both are replaced; the time is torch's. "
-        + (f"*Published*: {_PLANS}; *c" if published else "*C")
-        + "onvx's*: after `convx.convert_`.\n\n"
+        "*Convx's*: after `convx.convert_`"
+        + (f"; *published*: {_PLANS}.\n\n" if published else ".\n\n")
         + table(head, lines)
     )
 
@@ -55,7 +55,7 @@ def verdicts(machine: Machine) -> list[str]:
     """On the means over the networks, whose figures in the paper are within 14 % of one another."""
     published = _sums(machine, PUBLISHED)
     text = []
-    for index, what in enumerate(REPLACED):
+    for index, what in enumerate(_REPLACED):
         claimed = mean(replaced[index][1] for _, *replaced in claims.NETWORKS_MS.values())
         plan = "depthwise/shared_rows" if what == "depthwise" else "pointwise/generated"
         kinds = "both kinds" if what == "both" else what
@@ -64,14 +64,15 @@ def verdicts(machine: Machine) -> list[str]:
             text.append(not_timed(machine, plan, said, claimed))
             continue
         found = mean(sums[what] for sums in published.values())
-        lost, won = since("torch", *_over_the_paper(published, index, what))
+        lost, won = since("torch", *_over_the_paper(published, what))
         text.append(verdict(machine, plan, said, found, claimed, outcomes(claimed, lost, won)))
     return text
 
 
-def _over_the_paper(published: _Sums, index: int, what: str) -> tuple[float, float]:
+def _over_the_paper(published: _Sums, what: str) -> tuple[float, float]:
     """How many times as fast the networks' layers are as in the paper: replaced, and torch's."""
     own, peers = [], []
+    index = list(_REPLACED).index(what)
     for name, (baseline_ms, *replaced) in claims.NETWORKS_MS.items():
         torch_ms = published[name]["torch"] / 1e3
         own.append(replaced[index][0] / (torch_ms / published[name][what]))
@@ -106,4 +107,4 @@ def _network(layers: Mapping[str, int], times: Mapping[str, Record], ours: str) 
         return us
 
     torch_us = total("")
-    return {"torch": torch_us} | {what: torch_us / total(kinds) for what, kinds in REPLACED.items()}
+    return {"torch": torch_us} | {what: torch_us / total(kinds) for what, kinds in _REPLACED.items()}

@@ -290,15 +290,15 @@ struct Tiles {
 // meanwhile: they come from farther away than the hardware looks ahead.
 inline void multiply(const Source& from, const Area& area, int64_t apart, const float* filters,
                      const float* bias, int64_t vectors, const Target& to, const Ends& ends) {
-  constexpr int64_t kTiles = kChainTiles, kNear = 24 * 1024;
-  alignas(64) float sums[kTiles * kTileSums];
+  constexpr int64_t kNear = 24 * 1024;
+  alignas(64) float sums[kChainTiles * kTileSums];
   const Tiles cut(area);
   // Of one chain: whole runs, or a part of one.
   const int64_t parts = maximum(1, (from.run + apart / 2) / apart);
   const int64_t runs = parts > 1 ? 1 : maximum(apart / from.run, 1);
   const bool are_near = from.depth * vectors * L * static_cast<int64_t>(sizeof(float)) <= kNear;
   const bool stay = are_near && parts == 1 && runs * from.run >= from.depth;
-  const int64_t tiles = cut.count(), at_once = stay ? tiles : kTiles;
+  const int64_t tiles = cut.count(), at_once = stay ? tiles : kChainTiles;
   Tiles::Tile behind{};
   for (int64_t begin = 0; begin < tiles; begin += at_once) {
     const int64_t end = minimum(begin + at_once, tiles);
@@ -309,12 +309,12 @@ inline void multiply(const Source& from, const Area& area, int64_t apart, const 
       const int64_t all = minimum(runs * from.run, from.depth - done);
       for (int64_t part = 0; part < parts; ++part) {
         const int64_t at = all * part / parts, length = all * (part + 1) / parts - at;
-        const int64_t next = length * vectors * L, step = length / kTiles * vectors * L;
+        const int64_t next = length * vectors * L, step = length / kChainTiles * vectors * L;
         behind = first_tile;
         for (int64_t tile = begin, alike; tile < end; tile += alike) {
           alike = minimum(cut.alike(behind), end - tile);
-          const bool fetches = !stay || tile < kTiles;  // of filters that stay the first tiles do
-          if (stay && fetches) alike = minimum(alike, kTiles - tile);
+          const bool fetches = !stay || tile < kChainTiles;  // of filters that stay the first tiles do
+          if (stay && fetches) alike = minimum(alike, kChainTiles - tile);
           const Source some{from.at(behind.row, behind.column) + first + at,
                             from.row_step,
                             from.pixel_step,
