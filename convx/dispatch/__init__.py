@@ -114,6 +114,10 @@ def tf32_of(where: Situation, input: Tensor) -> int:
 
 def gradient(name: str, first: Tensor, second: Tensor, *rest: Any) -> Tensor:
     """conv2d_input_grad or conv2d_weight_grad, by its arguments up to the algorithm."""
+    if _front is not None and not is_compiling():
+        result: Tensor | None = _front.conv2d_gradient(name == "conv2d_input_grad", first, second, *rest)
+        if result is not None:
+            return result
     where = situation(first, second)
     return _go(where, name, (first, second, *rest, tf32_of(where, first)))
 

@@ -37,12 +37,13 @@ struct PreparedKey {
   CallKey call;
   Asked asked;
   bool packs_each_call;
+  Sizes gradient = {};  // one by itself, whose sizes are not to be seen in the operands
   bool operator==(const PreparedKey& other) const {
     const Geometry &g = asked.geometry, &h = other.asked.geometry;
-    return call == other.call && packs_each_call == other.packs_each_call && g.stride == h.stride &&
-           g.padding == h.padding && g.dilation == h.dilation && g.groups == h.groups &&
-           asked.activation == other.asked.activation && asked.algorithm == other.asked.algorithm &&
-           asked.residual == other.asked.residual;
+    return call == other.call && packs_each_call == other.packs_each_call && gradient == other.gradient &&
+           g.stride == h.stride && g.padding == h.padding && g.dilation == h.dilation &&
+           g.groups == h.groups && asked.activation == other.asked.activation &&
+           asked.algorithm == other.asked.algorithm && asked.residual == other.asked.residual;
   }
 };
 
@@ -183,20 +184,42 @@ std::optional<Operands> usual_operands(py::handle input_object, py::handle weigh
   return operands;
 }
 
-c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked,
-                                          bool packs_each_call) {
+namespace {
+
+// make: what is to be remembered for the key.
+template <class Make>
+c10::intrusive_ptr<Prepared> remembered(PreparedKey key, const Make& make) {
   // Only touched while the lock of Python is held. Networks with changing shapes start anew past the limit.
   static auto& known = *new std::unordered_map<PreparedKey, c10::intrusive_ptr<Prepared>, PreparedHash>();
   constexpr size_t kMostKnown = 4096;
-  PreparedKey key = {operands.key, asked, packs_each_call};
-  key.call.training = false;  // it has its say in packs_each_call
   if (const auto found = known.find(key); found != known.end()) return found->second;
-  auto made = prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call,
-                      key.call.measures);
+  auto made = make();
   if (key.call.measures) key.call.plans = plans_forgotten();  // with what was measured just now
   if (known.size() >= kMostKnown) known.clear();
   known.emplace(std::move(key), made);
   return made;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked,
+                                          bool packs_each_call) {
+  PreparedKey key = {operands.key, asked, packs_each_call};
+  key.call.training = false;  // it has its say in packs_each_call
+  return remembered(key, [&] {
+    return prepare(operands.input, operands.weight, operands.bias, asked, key.call.wanted, packs_each_call,
+                   key.call.measures);
+  });
+}
+
+c10::intrusive_ptr<Prepared> prepared_for_gradient(const Operands& operands, Wanted which, const Sizes& sizes,
+                                                   const Asked& asked) {
+  PreparedKey key = {operands.key, asked, true, sizes};
+  key.call.training = false;
+  key.call.wanted = which;
+  return remembered(key, [&] {
+    return prepare_gradient(operands.input, operands.weight, which, sizes, asked, key.call.measures);
+  });
 }
 
 Cast::Cast(Operands& operands)
@@ -271,6 +294,31 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
     if (!prepared) return py::none();
     const bool has_kept = keeps && prepared->keeps_filters(operands->weight);
     return run(prepared, *operands, has_kept ? kept_filters(packed, *prepared, *operands) : Tensor());
+  } catch (const std::exception&) {
+    return none_unless_raised_by_others();
+  }
+}
+
+py::object conv2d_gradient(bool of_input, py::handle first, py::handle second, py::handle sizes,
+                           py::handle stride, py::handle padding, py::handle dilation, py::handle groups,
+                           py::handle algorithm) {
+  const std::optional<Operands> operands = usual_operands(first, second, py::none());
+  if (!operands || operands->key.wanted != 0 || operands->key.autocast) return py::none();
+  try {
+    const Asked asked = {{stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
+                          dilation.cast<std::array<int64_t, 2>>(), groups.cast<int64_t>()},
+                         Activation::none,
+                         algorithm.cast<std::string>()};
+    const c10::intrusive_ptr<Prepared> prepared =
+        prepared_for_gradient(*operands, of_input ? kInput : kWeight, sizes.cast<Sizes>(), asked);
+    if (!prepared) return py::none();
+    Tensor gradient;
+    {
+      const py::gil_scoped_release others_run;
+      RECORD_FUNCTION("convx::gradient", std::vector<c10::IValue>());
+      gradient = run_gradient(*prepared, operands->input, operands->weight);
+    }
+    return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(gradient)));
   } catch (const std::exception&) {
     return none_unless_raised_by_others();
   }

@@ -49,6 +49,10 @@ bool packs_each_call(const CallKey& key, const Tensor& weight);
 // What is known of a call, remembered for all layers and functions; null where the operators are to serve it.
 c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked& asked, bool packs_each_call);
 
+// The same of one gradient by itself, as prepare_gradient has it; of operands that want none.
+c10::intrusive_ptr<Prepared> prepared_for_gradient(const Operands& operands, Wanted which, const Sizes& sizes,
+                                                   const Asked& asked);
+
 // Casts the operands for as long as it lives, as autocast casts those of torch's convolutions.
 class Cast {
  public:
@@ -75,6 +79,13 @@ pybind11::object conv2d(pybind11::handle input, pybind11::handle weight, pybind1
                         pybind11::handle stride, pybind11::handle padding, pybind11::handle dilation,
                         pybind11::handle groups, pybind11::handle activation, pybind11::handle algorithm,
                         pybind11::handle packed);
+
+// convx.functional's gradients, of the input or of the weight, with their arguments in the operators' form;
+// None where the operators are to serve them.
+pybind11::object conv2d_gradient(bool of_input, pybind11::handle first, pybind11::handle second,
+                                 pybind11::handle sizes, pybind11::handle stride, pybind11::handle padding,
+                                 pybind11::handle dilation, pybind11::handle groups,
+                                 pybind11::handle algorithm);
 
 // A number that another one takes the place of when one of these tensors is written to, has other memory, is
 // to have a gradient or is another tensor, and after steps of optimizers where one is to have a gradient,

@@ -77,6 +77,25 @@ Step step(const Prepared& prepared, ConvProblem problem, Operation operation, co
   return made;
 }
 
+// Of images with these sizes.
+ConvProblem problem_of(const Prepared& prepared, DType dtype, const Sizes& input, const Sizes& weight) {
+  const Geometry& geometry = prepared.geometry;
+  ConvProblem problem;
+  problem.dtype = dtype;
+  problem.layout = prepared.channels_last ? Layout::nhwc : Layout::nchw;
+  set_tf32(problem, prepared.tf32);
+  set_sizes(problem, input, weight, geometry.stride.data(), geometry.padding.data(), geometry.dilation.data(),
+            geometry.groups);
+  return problem;
+}
+
+// The same memory with the strides of the format, those of sizes of 1 too.
+Tensor canonical(const Tensor& tensor, at::MemoryFormat format) {
+  Tensor result = tensor.contiguous(format);
+  const Tensor like = at::empty(result.sizes(), result.options().device(at::kMeta), format);
+  return result.strides() == like.strides() ? result : at::as_strided(result, result.sizes(), like.strides());
+}
+
 // The last one or two of the pairs, as torch's function of that rank takes them.
 at::IntArrayRef axes(const std::array<int64_t, 2>& pair, int64_t rank) {
   return {pair.data() + (4 - rank), static_cast<size_t>(rank - 2)};
@@ -205,9 +224,8 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   const Tensor image = rank == 4 ? input : input.unsqueeze(-2);
   const Tensor filters = rank == 4 ? weight : weight.unsqueeze(-2);
   auto made = c10::make_intrusive<Prepared>();
-  const Geometry& geometry = asked.geometry;
   const Activation activation = asked.activation;
-  made->geometry = geometry;
+  made->geometry = asked.geometry;
   made->algorithm = asked.algorithm;
   made->algorithm_of_gradients = algorithm_of_gradients(asked.algorithm);
   made->tf32 = *tf32;
@@ -222,17 +240,13 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
   if (rank == 3 && made->channels_last) return {};
 
   ConvProblem p;
-  p.dtype = *dtype;
-  p.layout = made->channels_last ? Layout::nhwc : Layout::nchw;
-  p.epilogue.activation = made->activation;
-  p.epilogue.has_bias = bias.has_value();
-  p.epilogue.has_residual = asked.residual != Residual::none;
-  p.epilogue.residual_after_activation = asked.residual == Residual::after;
-  p.packs_each_call = packs_each_call;
   try {
-    set_tf32(p, *tf32);
-    set_sizes(p, sizes_of(image), sizes_of(filters), geometry.stride.data(), geometry.padding.data(),
-              geometry.dilation.data(), geometry.groups);
+    p = problem_of(*made, *dtype, sizes_of(image), sizes_of(filters));
+    p.epilogue.activation = made->activation;
+    p.epilogue.has_bias = bias.has_value();
+    p.epilogue.has_residual = asked.residual != Residual::none;
+    p.epilogue.residual_after_activation = asked.residual == Residual::after;
+    p.packs_each_call = packs_each_call;
     const int index = input.device().index();
     const Place place = {library->device(index), index, measures};
     made->backend = place.device.backend;
@@ -256,6 +270,43 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
                     asked.residual == Residual::none && (wanted != 0 || !adds_bias_apart(*made));
   // The result of the operators would be a view of their image.
   if (rank == 3 && made->forward.by == By::operators) return {};
+  return made;
+}
+
+c10::intrusive_ptr<Prepared> prepare_gradient(const Tensor& first, const Tensor& second, Wanted which,
+                                              const Sizes& sizes, const Asked& asked, bool measures) {
+  const auto dtype = dtype_of(first);
+  const auto tf32 = tf32_setting(first);
+  const KernelLibrary* library = find_library(first.is_cuda());
+  if (!dtype || !tf32 || library == nullptr || first.dim() != 4 || second.dim() != 4 || first.size(0) == 0 ||
+      second.dtype() != first.dtype() || second.device() != first.device()) {
+    return {};
+  }
+  const bool of_input = which == kInput;
+  const Sizes input = of_input ? sizes : sizes_of(first), weight = of_input ? sizes_of(second) : sizes;
+  auto made = c10::make_intrusive<Prepared>();
+  made->geometry = asked.geometry;
+  made->algorithm_of_gradients = asked.algorithm;
+  made->tf32 = *tf32;
+  made->wanted = which;
+  made->library = library;
+  made->channels_last = suggests_channels_last(first) || suggests_channels_last(second);
+  made->input_sizes.assign(input.begin(), input.end());
+  made->weight_sizes.assign(weight.begin(), weight.end());
+  try {
+    const ConvProblem p = problem_of(*made, *dtype, input, weight);
+    if (sizes_of(of_input ? first : second) != Sizes{p.batch, p.out_channels, p.out_height, p.out_width}) {
+      return {};
+    }
+    const int index = first.device().index();
+    const Place place = {library->device(index), index, measures};
+    const Step found =
+        step(*made, p, of_input ? Operation::input_grad : Operation::weight_grad, asked.algorithm, place);
+    if (found.by == By::operators) return {};
+    (of_input ? made->input_grad : made->weight_grad) = found;
+  } catch (const InvalidArgument&) {  // the operators say what is wrong
+    return {};
+  }
   return made;
 }
 
@@ -355,6 +406,22 @@ Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tens
   pointers.result = filters.mutable_data_ptr();
   launch(prepared, prepared.weight_grad, pointers, images, {});
   return filters.is_same(result) ? result : filters.contiguous(format_of(prepared));
+}
+
+Tensor run_gradient(const Prepared& prepared, const Tensor& first, const Tensor& second) {
+  const bool of_input = prepared.wanted == kInput;
+  const Step& step = of_input ? prepared.input_grad : prepared.weight_grad;
+  if (step.by == By::kernel) {
+    return of_input ? run_input_grad(prepared, first, second) : run_weight_grad(prepared, first, second);
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const at::MemoryFormat format = format_of(prepared);
+  if (of_input) {
+    const auto found = run_torchs_backward(prepared, first.contiguous(format), {}, second, kInput);
+    return canonical(std::get<0>(found), format);
+  }
+  const auto found = run_torchs_backward(prepared, second.contiguous(format), first, {}, kWeight);
+  return canonical(std::get<1>(found), format);
 }
 
 }  // namespace convx::front

@@ -93,6 +93,11 @@ c10::intrusive_ptr<Prepared> prepare(const Tensor& input, const Tensor& weight,
                                      const std::optional<Tensor>& bias, const Asked& asked, int wanted,
                                      bool packs_each_call, bool measures);
 
+// The same of one gradient by itself. which: kInput, from the output's gradient and the weight, or kWeight,
+// from the input and the output's gradient. sizes: of the gradient.
+c10::intrusive_ptr<Prepared> prepare_gradient(const Tensor& first, const Tensor& second, Wanted which,
+                                              const Sizes& sizes, const Asked& asked, bool measures);
+
 // The result of the call. Differentiable where Prepared wants gradients. packed: what PackedFilters keeps of
 // this weight; undefined where nobody keeps any.
 Tensor convolve(const c10::intrusive_ptr<Prepared>& prepared, const Tensor& input, const Tensor& weight,
@@ -116,6 +121,8 @@ void launch(const Prepared& prepared, const Step& step, Pointers pointers, const
             const Tensor& packed);
 Tensor run_input_grad(const Prepared& prepared, const Tensor& output_grad, const Tensor& weight);
 Tensor run_weight_grad(const Prepared& prepared, const Tensor& input, const Tensor& output_grad);
+// What prepare_gradient has prepared, in the layout of its operands.
+Tensor run_gradient(const Prepared& prepared, const Tensor& first, const Tensor& second);
 
 // Neither a mode nor a transform is active that wants to see operators: the dispatcher's own state tells.
 bool is_usual();

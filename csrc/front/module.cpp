@@ -53,6 +53,7 @@ PYBIND11_MODULE(_front, module) {
   module.def("moved_channels", &convx::front::moved_channels);
   module.def("linear_link", &convx::front::linear_link);
   module.def("conv2d", &convx::front::conv2d);
+  module.def("conv2d_gradient", &convx::front::conv2d_gradient);
   module.def("register_derivative", &convx::front::register_derivative);
   module.def("state_of", &convx::front::state_of);
   module.def("forget_plans", &convx::front::forget_plans);

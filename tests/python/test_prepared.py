@@ -119,6 +119,71 @@ def test_functions_are_prepared_too(monkeypatch: pytest.MonkeyPatch, algorithm: 
         torch.testing.assert_close(result, torch.nn.functional.conv2d(x, filters, **rest))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("algorithm", ["native", "hntmp", "auto"])
+@pytest.mark.parametrize(
+    ("weight_size", "rest"),
+    [
+        ((10, 6, 3, 3), {"padding": 1}),
+        ((12, 2, 3, 2), {"padding": (1, 0), "groups": 3}),
+        ((8, 6, 1, 1), {}),
+        ((6, 1, 3, 3), {"padding": "same", "dilation": 2, "groups": 6}),
+        ((1, 6, 3, 3), {}),
+    ],
+)
+def test_gradient_functions_are_prepared_too(
+    monkeypatch: pytest.MonkeyPatch,
+    layout: torch.memory_format,
+    algorithm: str,
+    weight_size: tuple[int, ...],
+    rest: dict[str, Any],
+) -> None:
+    """With the operators' values and strides, bit for bit."""
+    x, w = _input().contiguous(memory_format=layout), torch.randn(weight_size)
+    grad = torch.randn_like(torch.nn.functional.conv2d(x, w, **rest)).contiguous(memory_format=layout)
+    of_weight = "auto" if algorithm == "hntmp" else algorithm  # which has no weight gradient
+
+    def gradients() -> tuple[Tensor, Tensor]:
+        of_input = convx.functional.conv2d_input_grad(grad, w, x.shape, algorithm=algorithm, **rest)
+        return of_input, convx.functional.conv2d_weight_grad(x, grad, w.shape, algorithm=of_weight, **rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(convx.dispatch, "_front", None)
+        expected = gradients()
+    for name in ("conv2d_input_grad", "conv2d_weight_grad"):
+        monkeypatch.setattr(convx.operators, name, None)
+    for _ in range(2):
+        for found, same in zip(gradients(), expected, strict=True):
+            assert torch.equal(found, same) and found.stride() == same.stride()
+
+
+@pytest.mark.parametrize("wanted", ["first", "second"])
+def test_gradient_functions_that_are_differentiated_are_recorded(wanted: str) -> None:
+    x, w = _input().requires_grad_(wanted == "second"), torch.randn(10, 6, 3, 3)
+    grad = torch.randn(2, 10, 7, 9).requires_grad_(wanted == "first")
+    for found in (
+        convx.functional.conv2d_input_grad(grad, w.requires_grad_(wanted == "second"), x.shape),
+        convx.functional.conv2d_weight_grad(x, grad, w.shape),
+    ):
+        assert found.requires_grad
+        found.sum().backward()
+    assert (grad if wanted == "first" else x).grad is not None
+
+
+def test_a_choice_of_gradient_functions_made_anew_counts(tuned: Any) -> None:
+    fields = {"in_channels": 6, "out_channels": 6, "filter_height": 3, "filter_width": 3, "groups": 6}
+    w, grad = torch.randn(6, 1, 3, 3), torch.randn(2, 6, 7, 9)
+    size, expected = (2, 6, 9, 11), None
+    for method in ("native", "hntmp"):
+        tuned("input_grad", method, **fields)
+        found = convx.functional.conv2d_input_grad(grad, w, size, groups=6)
+        named = convx.functional.conv2d_input_grad(grad, w, size, groups=6, algorithm=method)
+        assert torch.equal(found, named)
+        expected = found if expected is None else expected
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_prepared_gradients_are_functionals(layout: torch.memory_format, activation: str) -> None:
