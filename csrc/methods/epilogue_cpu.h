@@ -8,18 +8,16 @@
 namespace convx {
 namespace CONVX_SIMD_NAMESPACE {
 
-// exp to 2 units in the last place: 2^n times a polynomial on [-ln2 / 2, ln2 / 2]. Infinity past the largest
-// float, as exp has it; no less than the smallest normal number. NaN stays NaN.
+// exp(x) / 2 to 2 units in the last place, for x from -86 to 88.7228, which is as far as floats go; a number
+// of no meaning for others. 2^n times a polynomial on [-ln2 / 2, ln2 / 2], n added to its exponent.
 template <int L>
-CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
+CONVX_INLINE Simd<float, L> half_exponential(Simd<float, L> x) {
   using V = Simd<float, L>;
-  const V high = broadcast<V>(88.7228f), low = broadcast<V>(-87.3f);
-  V y = x > high ? high : x;
-  y = y < low ? low : y;
-  const V shifter = broadcast<V>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const V rounded = y * 1.44269504f + shifter;
+  using I = Simd<int32_t, L>;
+  const V shifter = broadcast<V>(12582911.0f);  // 1.5 * 2^23 - 1: the last bits of a sum are n - 1
+  const V rounded = x * 1.44269504f + shifter;
   const V n = rounded - shifter;
-  V r = y - n * 0.693359375f;
+  V r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
   V p = broadcast<V>(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -28,20 +26,7 @@ CONVX_INLINE Simd<float, L> exponential(Simd<float, L> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  const V limit = broadcast<V>(__builtin_inff());
-#if CONVX_SIMD_BYTES == 64
-  if constexpr (L == 16) {
-    const V scaled = bit_cast<V>(_mm512_scalef_ps(bit_cast<__m512>(p), bit_cast<__m512>(n)));
-    return x > high ? limit : x != x ? x : scaled;
-  }
-#endif
-  using I = Simd<int32_t, L>;
-  // Scaled in two steps, because n may be 128.
-  const I exponent = __builtin_convertvector(n, I);
-  const I half = exponent >> 1;
-  const V first = bit_cast<V>((half + 127) << 23), second = bit_cast<V>((exponent - half + 127) << 23);
-  const V result = p * first * second;
-  return x > high ? limit : x != x ? x : result;
+  return bit_cast<V>(bit_cast<I>(p) + (bit_cast<I>(rounded) << 23));
 }
 
 // Of finite numbers that are neither tiny nor huge, to a unit in the last place.
@@ -64,8 +49,7 @@ template <int L>
 CONVX_INLINE Simd<float, L> normal_distribution(Simd<float, L> x) {
   using V = Simd<float, L>;
   const V most = broadcast<V>(13.0f);  // whose tail is the smallest float
-  V y = x < 0.0f ? -x : x;
-  y = y > most ? most : y;  // NaN stays NaN
+  const V y = at_most(x < 0.0f ? -x : x, most);
   const V t = reciprocal<L>(y * 0.3f + 1.0f);
   V p = broadcast<V>(3.603634743e-2f);
   p = p * t - 1.587137824e-1f;
@@ -75,7 +59,7 @@ CONVX_INLINE Simd<float, L> normal_distribution(Simd<float, L> x) {
   p = p * t + 9.952303851e-2f;
   p = p * t + 1.208168955e-1f;
   p = p * t + 1.196251654e-1f;
-  V tail = exponential<L>(y * y * -0.5f) * (p * t);
+  V tail = half_exponential<L>(y * y * -0.5f) * (p * (t + t));
   tail = x < -most ? V{} : tail;
   return x < 0.0f ? tail : 1.0f - tail;
 }
@@ -105,7 +89,11 @@ CONVX_INLINE Simd<float, L> logistic(Simd<float, L> x) {
     return bit_cast<Simd<float, L>>(_mm512_maskz_fmadd_ps(some, first, rest, first));
   }
 #endif
-  return 1.0f / (exponential<L>(-x) + 1.0f);
+  using V = Simd<float, L>;
+  const V most = broadcast<V>(88.7228f), least = broadcast<V>(-86.0f);  // beyond: 0 and 1
+  const V y = at_least(at_most(-x, most), least);
+  const V value = 1.0f / (half_exponential<L>(y) * 2.0f + 1.0f);
+  return x < -most ? V{} : x != x ? x : value;
 }
 
 template <class A, int L>
@@ -115,11 +103,9 @@ CONVX_INLINE Simd<A, L> activate(Simd<A, L> value, Activation activation) {
   const V zero = V{}, six = broadcast<V>(A(6));
   switch (activation) {
     case Activation::relu:
-      return value < zero ? zero : value;  // NaN stays NaN, as in torch
-    case Activation::relu6: {
-      const V low = value < zero ? zero : value;
-      return low > six ? six : low;
-    }
+      return at_least(value, zero);
+    case Activation::relu6:
+      return at_most(at_least(value, zero), six);
     case Activation::silu:
       if constexpr (sizeof(A) == 4) {
         return value * logistic<L>(value);
@@ -127,12 +113,8 @@ CONVX_INLINE Simd<A, L> activate(Simd<A, L> value, Activation activation) {
         for (int lane = 0; lane < L; ++lane) value[lane] = value[lane] / (A(1) + std::exp(-value[lane]));
         return value;
       }
-    case Activation::hardswish: {
-      V gate = value + A(3);
-      gate = gate < zero ? zero : gate;
-      gate = gate > six ? six : gate;
-      return value * gate * A(1.0 / 6);  // a division takes three times as long
-    }
+    case Activation::hardswish:  // a division takes three times as long
+      return value * at_most(at_least(value + A(3), zero), six) * A(1.0 / 6);
     case Activation::gelu:
       if constexpr (sizeof(A) == 4) {
         return value * normal_distribution<L>(value);

@@ -12,8 +12,7 @@ CONVX_INLINE Simd<A, L> gate_of(Simd<A, L> value, Gate gate) {
   if (gate == Gate::hardsigmoid) {
     const V zero = {}, six = broadcast<V>(A(6));
     value += A(3);
-    value = value < zero ? zero : value;  // NaN stays NaN
-    return (value > six ? six : value) / A(6);
+    return at_most(at_least(value, zero), six) / A(6);
   }
   if constexpr (sizeof(A) == 4) {
     return logistic<L>(value);

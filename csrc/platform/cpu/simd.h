@@ -93,6 +93,36 @@ CONVX_INLINE V broadcast(Scalar value) {
   return value - V{};  // x - 0 is x for every x, -0 and NaN included, and compiles to one broadcast
 }
 
+// NaN stays NaN. In one instruction where there is one, of which GCC makes two of a comparison.
+template <class V>
+CONVX_INLINE V at_least(V value, V least) {
+#if CONVX_SIMD_BYTES == 64
+  if constexpr (__is_same(V, Simd<float, 16>)) {
+    return bit_cast<V>(_mm512_max_ps(bit_cast<__m512>(least), bit_cast<__m512>(value)));
+  }
+#endif
+#if CONVX_SIMD_BYTES >= 32
+  if constexpr (__is_same(V, Simd<float, 8>)) {
+    return bit_cast<V>(_mm256_max_ps(bit_cast<__m256>(least), bit_cast<__m256>(value)));
+  }
+#endif
+  return value < least ? least : value;
+}
+template <class V>
+CONVX_INLINE V at_most(V value, V most) {
+#if CONVX_SIMD_BYTES == 64
+  if constexpr (__is_same(V, Simd<float, 16>)) {
+    return bit_cast<V>(_mm512_min_ps(bit_cast<__m512>(most), bit_cast<__m512>(value)));
+  }
+#endif
+#if CONVX_SIMD_BYTES >= 32
+  if constexpr (__is_same(V, Simd<float, 8>)) {
+    return bit_cast<V>(_mm256_min_ps(bit_cast<__m256>(most), bit_cast<__m256>(value)));
+  }
+#endif
+  return value > most ? most : value;
+}
+
 // The two 16-bit formats <-> float, L lanes at once. Narrowing rounds to nearest even.
 template <int L>
 CONVX_INLINE Simd<float, L> widen_brain(Simd<uint16_t, L> bits) {
