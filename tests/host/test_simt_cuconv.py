@@ -126,6 +126,7 @@ CROPPED = {
 }
 
 
+@pytest.mark.slow("cuconv windows")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "tf32", "float32"])
 def test_windows_of_the_tensor_kernel_are_exact(driver: Path, dtype: str) -> None:
     kind = {"dtype": "float32", "tf32": "1"} if dtype == "tf32" else {"dtype": dtype}
@@ -218,6 +219,7 @@ def test_every_tile_of_the_tensor_kernel_ran(driver: Path, dtype: str, count: in
     assert dtype == "float32" or 5 in taps
 
 
+@pytest.mark.slow("cuconv windows")
 @pytest.mark.parametrize("device", DEVICES)
 def test_covering_problems_are_exact(driver: Path, device: str) -> None:
     """Every pair of two properties' values; the planner's best tilings of each candidate."""

@@ -117,6 +117,7 @@ for dtype in DTYPES:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set(isa: str) -> None:
     succeeds_on(isa, PROGRAM)
@@ -341,6 +342,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 def test_budget_leaves_the_fused_form_and_says_why() -> None:
     """Nine planes of 4 * 64 * 64 floats are 0.56 MB, those of 32 filters 4.5 MB."""
     within = run_python(BUDGET, "4", CONVX_WORKSPACE_LIMIT_MB="1")
@@ -370,6 +372,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_cpu_packs_as_many_images_at_once_as_the_budget_holds() -> None:
     """One takes 64 * 42 * 42 floats, 0.45 MB."""
     taken = []
@@ -382,6 +385,7 @@ def test_a_cpu_packs_as_many_images_at_once_as_the_budget_holds() -> None:
     assert "packed copy of one image is more than the 0 MB of CONVX_WORKSPACE_LIMIT_MB" in nothing.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "99999999999999999999"])
 def test_budget_must_be_a_number_of_megabytes(text: str) -> None:
     done = run_python(BUDGET, "4", CONVX_WORKSPACE_LIMIT_MB=text)

@@ -184,6 +184,7 @@ def test_every_kernel(device: str) -> None:
     check_every_kernel(device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS[:-1])
 def test_narrower_instruction_sets(isa: str) -> None:
     succeeds_on(isa, "import test_epilogue as t; t.check_every_kernel('cpu')")

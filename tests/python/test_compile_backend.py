@@ -85,6 +85,7 @@ def small(run: Callable[..., Tensor]) -> Model:
     return model
 
 
+@pytest.mark.slow
 def test_the_backend_is_known(tmp_path: Path) -> None:
     """By the entry point of what is installed, without an import; by an import; and by both."""
     assert "convx" in torch.compiler.list_backends()

@@ -135,6 +135,7 @@ def test_others_are_left(run: Callable[[Any, Tensor], Any]) -> None:
     assert not excites_of(optimized)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_are_wanted")
 def test_networks() -> None:
     for name, count in (("efficientnet_b0", 16), ("mobilenet_v3_large", 8), ("regnet_y_400mf", 16)):
