@@ -257,9 +257,10 @@ def conv2d_weight_grad(
     *,
     algorithm: str = "auto",
 ) -> Tensor:
-    """Gradient of conv2d at its weight, of shape weight_size, contiguous.
+    """Gradient of conv2d at its weight, of shape weight_size.
 
-    output_grad is the gradient at conv2d's result; the rest and the errors are as in conv2d.
+    output_grad is the gradient at conv2d's result; the rest and the errors are as in conv2d. Takes the layout
+    of the images.
 
     >>> import torch, convx
     >>> x, g = torch.randn(2, 8, 14, 14), torch.randn(2, 8, 14, 14)

@@ -215,7 +215,6 @@ c10::intrusive_ptr<Prepared> prepared_for(const Operands& operands, const Asked&
 c10::intrusive_ptr<Prepared> prepared_for_gradient(const Operands& operands, Wanted which, const Sizes& sizes,
                                                    const Asked& asked) {
   PreparedKey key = {operands.key, asked, true, sizes};
-  key.call.training = false;
   key.call.wanted = which;
   return remembered(key, [&] {
     return prepare_gradient(operands.input, operands.weight, which, sizes, asked, key.call.measures);

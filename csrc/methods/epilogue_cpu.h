@@ -13,7 +13,7 @@ namespace CONVX_SIMD_NAMESPACE {
 template <int L>
 CONVX_INLINE Simd<float, L> half_exponential(Simd<float, L> x) {
   using V = Simd<float, L>;
-  using I = Simd<int32_t, L>;
+  using U = Simd<uint32_t, L>;
   const V shifter = broadcast<V>(12582911.0f);  // 1.5 * 2^23 - 1: the last bits of a sum are n - 1
   const V rounded = x * 1.44269504f + shifter;
   const V n = rounded - shifter;
@@ -26,7 +26,7 @@ CONVX_INLINE Simd<float, L> half_exponential(Simd<float, L> x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  return bit_cast<V>(bit_cast<I>(p) + (bit_cast<I>(rounded) << 23));
+  return bit_cast<V>(bit_cast<U>(p) + (bit_cast<U>(rounded) << 23));
 }
 
 // Of finite numbers that are neither tiny nor huge, to a unit in the last place.
