@@ -37,7 +37,7 @@ class Prediction:
     @property
     def doubt(self) -> float:
         """What the time may be, in us, and still be no surprise (csrc/choose/measured_machine.h)."""
-        return 1.02 + 0.25 * self.nearest
+        return 1.02 + 0.375 * self.nearest
 
 
 def is_depthwise(shape: Shape) -> bool:

@@ -47,7 +47,7 @@ def is_on_gpu(of: dict[str, Any]) -> bool:
 
 
 def comparable(first: dict[str, object], second: dict[str, object]) -> bool:
-    incidental = _INCIDENTAL | {"threads"} if is_on_gpu(first) else _INCIDENTAL
+    incidental = _INCIDENTAL | {"threads", "processor"} if is_on_gpu(first) else _INCIDENTAL
     return all(first.get(name) == second.get(name) for name in {*first, *second} - incidental)
 
 

@@ -1,6 +1,6 @@
 """Times of every kernel on random layers, and the model of them that the planner goes by where nothing like a
-layer was measured: `python -m benchmarks.random_layers --seed N --seconds S` measures, `--fit` writes
-csrc/choose/measured/<device>_random.inc.
+layer was measured: `python -m benchmarks.random_layers --seed N --seconds S` measures, `--add FILE` takes over
+results of the suite wild that have served, `--fit` writes csrc/choose/measured/<device>_random.inc.
 
 The layers are of the kinds of the suite wild, which judges the model on seeds that it was not fitted to.
 Torch's convolution tries all of cuDNN's algorithms, as there.
@@ -59,6 +59,16 @@ def measured(problem: Problem, device: torch.device) -> Record:
     return problem.fields() | {"group": problem.case.group, "us": kernels}
 
 
+def served(record: Record) -> Record:
+    """What a row of the suite wild shows of its layer: torch's time, and that of the kernel which predictions
+    took. The kernel which measuring took would count as faster than it is, for its luck in that."""
+    us = {"native": record["peers_us"]["torch"]}
+    if record["method"] != "native":
+        us[record["method"]] = record["convx_us"]
+    fields = ("case", "operation", "dtype", "tf32", "layout", "batch", "shape", "group")
+    return {name: record[name] for name in fields} | {"us": us, "by": "wild"}
+
+
 def problem_of(record: Record) -> Problem:
     fields: dict[str, Any] = record["shape"]
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
@@ -81,6 +91,7 @@ class Layer:
     problem: Problem
     us: dict[str, float]
     planned: dict[str, Expected]
+    is_whole: bool  # every kernel was measured
 
     def samples(self) -> Iterable[tuple[Series, Sample]]:
         """Of what the planner has no measured times for; torch's other ways come from no model."""
@@ -113,7 +124,7 @@ def layer_of(record: Record, device: Any) -> Layer:
         problem = replace(problem, tf32=False)
     plans = sorted(unfitted(core_problem(problem), device), key=lambda plan: -plan.predicted_us)
     planned = {_kernel(plan.name): Expected(plan.predicted_us, plan.doubt) for plan in plans}
-    return Layer(problem, record["us"], planned)
+    return Layer(problem, record["us"], planned, record.get("by") != "wild")
 
 
 def models_of(layers: Iterable[Layer], margin: float) -> dict[Series, Model]:
@@ -140,12 +151,13 @@ class Judged:
 
 
 def judged(layers: Sequence[Layer], margin: float | None) -> Judged:
-    """By models of other layers, or without any."""
+    """By models of other layers, or without any, where all kernels were measured."""
     over_torch = []
     for fold in range(_FOLDS):
         others = [layer for index, layer in enumerate(layers) if index % _FOLDS != fold]
         models = models_of(others, margin) if margin else {}
-        over_torch += [layer.choice(models).over_torch for layer in layers[fold::_FOLDS]]
+        own = (layer for layer in layers[fold::_FOLDS] if layer.is_whole)
+        over_torch += [layer.choice(models).over_torch for layer in own]
     shares = (sum(ratio > bound for ratio in over_torch) / len(over_torch) for bound in (1.02, 1.1))
     return Judged(1 / geomean(over_torch), *shares)
 
@@ -178,6 +190,19 @@ def _measure_all(options: argparse.Namespace, device: torch.device, path: Path, 
             if len(results.records) % 100 == 0:
                 results.write(path)
     results.write(path)
+
+
+def _add(path: Path, folder: Path) -> Path:
+    """Rows of the suite wild to the measured times of the same machine."""
+    wilds = load(path)
+    command = f"python -m benchmarks.random_layers --add {path}"
+    results = Results("random_layers", wilds.environment, command, {})
+    target = folder / f"{path.parent.name}.json"
+    results.keep(target)
+    for record in wilds.records.values():
+        results.add(served(record))
+    results.write(target)
+    return target
 
 
 @dataclass(frozen=True)
@@ -216,10 +241,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seconds", type=float, help="stop after this time")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--output", type=Path, default=FOLDER, help="folder of the measured times")
+    add("--add", type=Path, metavar="FILE", help="results of the suite wild to take over")
     add("--fit", action="store_true", help="write the models of all results there are")
     options = parser.parse_args(arguments)
-    if options.fit == (options.seed is not None):
-        parser.error("either --seed, to measure, or --fit")
+    if [options.fit, options.seed is not None, options.add is not None].count(True) != 1:
+        parser.error("one of --seed, to measure, --add and --fit")
+    if options.add is not None:
+        print(f"{_add(options.add, options.output)}: fit again")
+        return 0
     if options.fit:
         for path in sorted(options.output.glob("*.json")):
             try:

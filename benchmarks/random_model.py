@@ -16,7 +16,7 @@ from benchmarks.planner_source import enumerators
 from benchmarks.regression import Array
 from benchmarks.suites import Problem
 
-_CURVED = (0, 1, 3, 4)  # batch, channels, pixels and taps
+_CURVED = (0, 1, 3, 4, 9)  # batch, channels, pixels, taps and width
 # What a coefficient may be is told by this many problems' worth of doubt that it is 0, and the estimate's 1.
 _RIDGE, _RIDGE_OF_CONSTANT = 1.0, 0.01
 _FEWEST = 12  # problems
@@ -51,6 +51,7 @@ class Model:
     deviation: float  # of the logarithm of a time
     least: Array  # of the axes
     most: Array
+    least_us: float  # of what it was fitted to: launches and latency, which no layer goes below
     margin: float = 1.0  # for machines that are not quite the one that was measured
 
     @property
@@ -64,7 +65,7 @@ class Model:
 
     def at(self, problem: Problem, estimate_us: float) -> float:
         """What the plan takes that an estimate, or what was extrapolated, expects the fastest."""
-        return math.exp(float(_terms(problem, estimate_us) @ self.coefficients))
+        return max(self.least_us, math.exp(float(_terms(problem, estimate_us) @ self.coefficients)))
 
 
 def series_of(problem: Problem, algorithm: str) -> Series:
@@ -95,6 +96,7 @@ def axes(problem: Problem) -> Array:
             math.log2(min(filters)),
             math.log2(shape.in_channels // shape.groups),
             math.log2(out_width),
+            float(shape.in_channels % 8 > 0 or shape.out_channels % 8 > 0),
         ]
     )
 
@@ -119,7 +121,8 @@ def fit(samples: Sequence[Sample], margin: float = 1.0) -> Model:
     errors = (times - terms @ coefficients) / (1 - own_say)
     places = np.array([axes(sample.problem) for sample in samples])
     deviation = max(_LEAST_DEVIATION, float(errors.std()))
-    return Model(coefficients, deviation, places.min(0), places.max(0), margin)
+    least_us = min(sample.us for sample in samples)
+    return Model(coefficients, deviation, places.min(0), places.max(0), least_us, margin)
 
 
 def fit_all(samples: Mapping[Series, Sequence[Sample]], margin: float = 1.0) -> dict[Series, Model]:
@@ -136,13 +139,13 @@ def source(models: Mapping[Series, Model], bandwidth_GBps: float, heading: str, 
             f'"{series.algorithm}", Kind::{series.kind}, {operation}, Products::{series.products}, {layout}'
         )
         numbers = (_braced(each) for each in (model.least, model.most, model.coefficients))
-        rows.append(f"{{{which}, {model.doubt:.4g}, {', '.join(numbers)}}},")
+        rows.append(f"{{{which}, {model.doubt:.4g}, {model.least_us:.4g}, {', '.join(numbers)}}},")
     return "\n".join(
         [
             heading,
             f"constexpr double {name}_GBps = {bandwidth_GBps:g};",
-            "// Kernel, kind of layer, operation, products, layout, doubt; least and most of the axes;",
-            "// coefficients.",
+            "// Kernel, kind of layer, operation, products, layout, doubt, least time; least and most of the",
+            "// axes; coefficients.",
             f"constexpr FittedTimes {name}[] = {{",
             *rows,
             "};\n",

@@ -19,8 +19,8 @@ enum class Products { full, tf32, half };
 
 constexpr const char* kSource = "fitted on ";
 
-constexpr size_t kAxes = 10;
-constexpr std::array<size_t, 4> kCurved = {0, 1, 3, 4};  // batch, channels, pixels and taps
+constexpr size_t kAxes = 11;
+constexpr std::array<size_t, 5> kCurved = {0, 1, 3, 4, 9};  // batch, channels, pixels, taps and width
 constexpr size_t kTerms = 1 + kAxes + kCurved.size() * (kCurved.size() + 1) / 2 + 1;
 
 // One kernel's times on a kind of layers; benchmarks/random_model.py fits them and computes the same.
@@ -31,6 +31,7 @@ struct FittedTimes {
   Products products;
   Layout layout;
   double doubt;
+  double least_us;  // of what it was fitted to: launches and latency, which no layer goes below
   float least[kAxes], most[kAxes];  // of the layers that it was fitted to
   double coefficients[kTerms];
 };
@@ -69,7 +70,8 @@ Axes axes_of(const ConvProblem& p) {
           p.dilation_h > 1 ? 1.0 : 0.0,
           octaves(std::min(p.filter_height, p.filter_width)),
           octaves(p.in_channels / p.groups),
-          octaves(p.out_width)};
+          octaves(p.out_width),
+          p.in_channels % 8 > 0 || p.out_channels % 8 > 0 ? 1.0 : 0.0};
 }
 
 std::optional<Products> products_of(const ConvProblem& p, const DeviceTraits& device) {
@@ -123,7 +125,7 @@ double read(const FittedTimes& times, const Axes& axes, double estimate_us) {
       sum += *coefficient++ * axes[kCurved[i]] * axes[kCurved[j]] / 10;
     }
   }
-  return std::exp(sum + *coefficient * std::log(estimate_us));
+  return std::max(times.least_us, std::exp(sum + *coefficient * std::log(estimate_us)));
 }
 
 }  // namespace

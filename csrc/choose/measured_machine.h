@@ -34,7 +34,7 @@ inline std::string source_of(const MeasuredMachine& machine, const DeviceTraits&
 // fast 4.
 inline double doubt_of(double nearest, const MeasuredMachine& machine, const DeviceTraits& device) {
   const double elsewhere = device.backend == Backend::cpu ? 2 : is_same(machine, device) ? 1 : 1.5;
-  return (1.02 + 0.25 * nearest) * elsewhere;
+  return (1.02 + 0.375 * nearest) * elsewhere;
 }
 
 // The device itself, or else the first of its kind; nullptr where there is none. Tables are of structs that

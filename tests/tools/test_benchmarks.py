@@ -174,7 +174,7 @@ def test_threads_tell_machines_with_a_cpu_alone_apart() -> None:
     gpu, cpu = (
         dict[str, object](device=name, threads=8, date="1") for name in ("NVIDIA H200", "cpu 2 cores avx2")
     )
-    later: dict[str, object] = {"threads": 16, "date": "2"}
+    later: dict[str, object] = {"threads": 16, "processor": "another", "date": "2"}
     assert comparable(gpu, gpu | later) and not comparable(cpu, cpu | later)
     assert comparable(cpu, cpu | {"date": "2"}) and not comparable(gpu, gpu | {"torch": "0.0"})
 

@@ -207,7 +207,7 @@ def test_what_is_far_from_all_layers_of_a_series_is_extrapolated_and_then_estima
                     far = "modelled on NVIDIA H200" if modelled else "estimated"
                     assert plan.source == (expected if nearest < 9 else far), (key, each)
                     if nearest <= 1.0:
-                        assert plan.doubt == pytest.approx(1.02 + 0.25 * nearest)
+                        assert plan.doubt == pytest.approx(1.02 + 0.375 * nearest)
                     else:
                         assert np.isfinite(plan.doubt) == modelled
                     sources.append("estimated" if modelled else plan.source)

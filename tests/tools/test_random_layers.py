@@ -16,6 +16,7 @@ from benchmarks import random_layers, random_model, wild
 from benchmarks.planner import core_problem
 from benchmarks.random_layers import FOLDER, Fitted
 from benchmarks.random_model import Sample, series_of
+from benchmarks.results import RESULTS, load
 from benchmarks.suites import Problem
 from convx import _core
 
@@ -158,10 +159,33 @@ def test_cpus_with_other_instructions_are_left(
     assert not list(tmp_path.glob("*.inc"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["--fit", "--seed", "3"]])
+@pytest.mark.parametrize("arguments", [[], ["--fit", "--seed", "3"], ["--add", "wild.json", "--fit"]])
 def test_measuring_and_fitting_are_asked_for_apart(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         random_layers.main(arguments)
-    assert "either --seed, to measure, or --fit" in capsys.readouterr().err
+    assert "one of --seed, to measure, --add and --fit" in capsys.readouterr().err
+
+
+def test_rows_of_the_suite_wild_are_taken_over(tmp_path: Path) -> None:
+    """Torch's time and that of the kernel which predictions took."""
+    wilds = RESULTS / "nvidia-h200" / "wild.json"
+    assert random_layers.main(["--add", str(wilds), "--output", str(tmp_path)]) == 0
+    taken = load(tmp_path / "nvidia-h200.json")
+    rows = list(load(wilds).records.values())
+    assert "--add" in taken.command
+    for record, row in zip(taken.records.values(), rows, strict=True):
+        assert random_layers.problem_of(record) == random_layers.problem_of(row)
+        own = {} if row["method"] == "native" else {row["method"]: row["convx_us"]}
+        assert record["us"] == {"native": row["peers_us"]["torch"]} | own
+    made = random_layers.fitted(tmp_path / "nvidia-h200.json")
+    assert len(made.layers) == len(rows) and not any(layer.is_whole for layer in made.layers)
+
+
+def test_no_time_is_predicted_below_all_that_were_measured(h200: Fitted) -> None:
+    """A launch takes what it takes: smaller layers than those that were fitted do not end sooner."""
+    models = random_layers.models_of(h200.layers, h200.margin)
+    tiny = changed(drawn(31, 18)[17], in_channels=16, out_channels=16, height=7, width=7)
+    for model in models.values():
+        assert model.at(replace(tiny, batch=1), 1e-3) >= model.least_us > 1
