@@ -221,6 +221,19 @@ c10::intrusive_ptr<Prepared> prepared_for_gradient(const Operands& operands, Wan
   });
 }
 
+namespace {
+
+Geometry geometry_of(py::handle stride, py::handle padding, py::handle dilation, py::handle groups) {
+  return {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
+          dilation.cast<std::array<int64_t, 2>>(), groups.cast<int64_t>()};
+}
+
+py::object wrapped(Tensor result) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
+}
+
+}  // namespace
+
 Cast::Cast(Operands& operands)
     : no_autocast_(at::autocast::get_autocast_dispatch_key_from_device_type(operands.input.device().type())) {
   const auto device = operands.input.device().type();
@@ -244,7 +257,7 @@ py::object run(const c10::intrusive_ptr<Prepared>& prepared, const Operands& ope
       result = convolved();
     }
   }
-  return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
+  return wrapped(std::move(result));
 }
 
 Tensor kept_filters(py::handle packed, const Prepared& p, const Operands& operands) {
@@ -284,10 +297,8 @@ py::object conv2d(py::handle input, py::handle weight, py::handle bias, py::hand
   const bool keeps = !packed.is_none() && !packs_each_call(operands->key, operands->weight);
   try {
     std::optional<Cast> cast;
-    const Geometry geometry = {stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
-                               dilation.cast<std::array<int64_t, 2>>(), groups.cast<int64_t>()};
-    const Asked asked = {geometry, parse_activation(activation.cast<std::string>()),
-                         algorithm.cast<std::string>()};
+    const Asked asked = {geometry_of(stride, padding, dilation, groups),
+                         parse_activation(activation.cast<std::string>()), algorithm.cast<std::string>()};
     if (operands->key.autocast) cast.emplace(*operands);
     const c10::intrusive_ptr<Prepared> prepared = prepared_for(*operands, asked, !keeps);
     if (!prepared) return py::none();
@@ -304,9 +315,7 @@ py::object conv2d_gradient(bool of_input, py::handle first, py::handle second, p
   const std::optional<Operands> operands = usual_operands(first, second, py::none());
   if (!operands || operands->key.wanted != 0 || operands->key.autocast) return py::none();
   try {
-    const Asked asked = {{stride.cast<std::array<int64_t, 2>>(), padding.cast<std::array<int64_t, 4>>(),
-                          dilation.cast<std::array<int64_t, 2>>(), groups.cast<int64_t>()},
-                         Activation::none,
+    const Asked asked = {geometry_of(stride, padding, dilation, groups), Activation::none,
                          algorithm.cast<std::string>()};
     const c10::intrusive_ptr<Prepared> prepared =
         prepared_for_gradient(*operands, of_input ? kInput : kWeight, sizes.cast<Sizes>(), asked);
@@ -317,7 +326,7 @@ py::object conv2d_gradient(bool of_input, py::handle first, py::handle second, p
       RECORD_FUNCTION("convx::gradient", std::vector<c10::IValue>());
       gradient = run_gradient(*prepared, operands->input, operands->weight);
     }
-    return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(gradient)));
+    return wrapped(std::move(gradient));
   } catch (const std::exception&) {
     return none_unless_raised_by_others();
   }

@@ -89,11 +89,11 @@ ConvProblem problem_of(const Prepared& prepared, DType dtype, const Sizes& input
   return problem;
 }
 
-// The same memory with the strides of the format, those of sizes of 1 too.
-Tensor canonical(const Tensor& tensor, at::MemoryFormat format) {
-  Tensor result = tensor.contiguous(format);
-  const Tensor like = at::empty(result.sizes(), result.options().device(at::kMeta), format);
-  return result.strides() == like.strides() ? result : at::as_strided(result, result.sizes(), like.strides());
+// A gradient of torch's with the strides of the format, those of sizes of 1 too.
+Tensor canonical(const Prepared& prepared, const Tensor& tensor) {
+  const Tensor result = tensor.contiguous(format_of(prepared));
+  const at::IntArrayRef strides = prepared.result_strides;
+  return result.strides() == strides ? result : at::as_strided(result, result.sizes(), strides);
 }
 
 // The last one or two of the pairs, as torch's function of that rank takes them.
@@ -304,6 +304,8 @@ c10::intrusive_ptr<Prepared> prepare_gradient(const Tensor& first, const Tensor&
         step(*made, p, of_input ? Operation::input_grad : Operation::weight_grad, asked.algorithm, place);
     if (found.by == By::operators) return {};
     (of_input ? made->input_grad : made->weight_grad) = found;
+    const auto meta = first.options().device(at::kMeta);
+    made->result_strides = at::empty(sizes, meta, format_of(*made)).strides();
   } catch (const InvalidArgument&) {  // the operators say what is wrong
     return {};
   }
@@ -418,10 +420,10 @@ Tensor run_gradient(const Prepared& prepared, const Tensor& first, const Tensor&
   const at::MemoryFormat format = format_of(prepared);
   if (of_input) {
     const auto found = run_torchs_backward(prepared, first.contiguous(format), {}, second, kInput);
-    return canonical(std::get<0>(found), format);
+    return canonical(prepared, std::get<0>(found));
   }
   const auto found = run_torchs_backward(prepared, second.contiguous(format), first, {}, kWeight);
-  return canonical(std::get<1>(found), format);
+  return canonical(prepared, std::get<1>(found));
 }
 
 }  // namespace convx::front

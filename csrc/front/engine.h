@@ -52,6 +52,7 @@ struct Prepared : torch::CustomClassHolder {
   Backend backend = Backend::cpu;
   Step forward, input_grad, weight_grad;
   c10::DimVector input_sizes, weight_sizes, result_sizes;
+  c10::DimVector result_strides;  // of a gradient by itself
 
   bool packs() const { return forward.by == By::kernel && !forward.plan->packing.empty(); }
   // Whether the forward kernel reads other memory than the weight's: filters in its own order, or a copy of a
