@@ -1,6 +1,6 @@
 """Times of every kernel on random layers, and the model of them that the planner goes by where nothing like a
-layer was measured: `python -m benchmarks.random_layers --seed N --seconds S` measures, `--add FILE` takes over
-results of the suite wild that have served, `--fit` writes csrc/choose/measured/<device>_random.inc.
+layer was measured: `python -m benchmarks.random_layers --seed N --seconds S` measures, `--add FILE` takes
+over results of the suite wild that have served, `--fit` writes csrc/choose/measured/<device>_random.inc.
 
 The layers are of the kinds of the suite wild, which judges the model on seeds that it was not fitted to.
 Torch's convolution tries all of cuDNN's algorithms, as there.
