@@ -103,18 +103,21 @@ class BranchTracer(fx.Tracer):
     def following_tensors(self) -> Iterator[None]:
         """Tensors that this thread makes of sizes, which torch.fx is told of by no function of torch's."""
         make, thread = torch.tensor, threading.get_ident()
+        torch.overrides.get_overridable_functions()  # it keeps all functions as they are when first asked
+        tracer: BranchTracer | None = self
 
         def tensor(data: Any, **options: Any) -> Any:
             is_traced = any(isinstance(each, fx.Proxy) for each in tree_leaves((data, options)))
-            if not is_traced or threading.get_ident() != thread:
+            if tracer is None or not is_traced or threading.get_ident() != thread:
                 return make(data, **options)
-            return self._call(tensor_of, data, **options)
+            return tracer._call(tensor_of, data, **options)
 
         torch.tensor = tensor  # type: ignore[assignment]
         try:
             yield
         finally:
             torch.tensor = make
+            tracer = None  # a module that was imported meanwhile may have the function: not the network too
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         found = self._value(obj.node)

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from optimized import ACTIVATIONS, LAYOUTS, Model, block, fused, fused_is_the_fastest, image, optimized_agrees
+from processes import run_python
 from torch import Tensor, nn
 from unfused import UNFUSED
 
@@ -418,3 +419,30 @@ def test_wrong_results_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convx.nn.Conv2d, "forward", lambda self, input: input + 1)
     with pytest.raises(RuntimeError, match="the model's own"):
         convx.optimize(block(), image())
+
+
+_FIRST_OF_A_PROCESS = """
+import gc
+import torch
+import convx
+from torch import nn
+
+class Model(nn.Sequential):
+    def forward(self, x):
+        return torch.flatten(super().forward(x), 1)
+
+model = Model(nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+optimized = convx.optimize(model, torch.randn(1, 4, 9, 9))
+optimized(torch.randn(1, 4, 9, 9))
+del model, optimized
+gc.collect()
+print([type(each).__name__ for each in gc.get_objects() if issubclass(type(each), nn.Module)])
+overridable = torch.overrides.get_overridable_functions().values()
+print([each for some in overridable for each in some if "convx" in str(getattr(each, "__module__", ""))])
+"""
+
+
+def test_nothing_is_left_of_the_first_network_of_a_process() -> None:
+    """Whose trace replaces torch.tensor for its time, which torch may look up once and keep."""
+    done = run_python(_FIRST_OF_A_PROCESS, timeout=100)
+    assert done.stdout == "[]\n[]\n", done.stderr[-2000:]
