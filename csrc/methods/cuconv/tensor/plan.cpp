@@ -19,8 +19,7 @@ constexpr int64_t kLimit = int64_t{1} << 31;
 constexpr int64_t kSplits[] = {1, 2, 4, 8};  // planes of partial sums
 
 template <Precision Kind, class Tile>
-Plan plan_of(int index, const ConvProblem& problem, const Sweep& s, const Geometry& g, const tensor::Way& way,
-             double us) {
+Plan plan_of(int index, const Sweep& s, const Geometry& g, const tensor::Way& way, double us) {
   Plan plan;
   plan.candidate = "tensor";
   plan.kernel = kTensor;
@@ -92,7 +91,7 @@ void append_tile(int index, const ConvProblem& problem, const DeviceTraits& devi
   });
   if (!std::isfinite(best_us)) return;
   const Geometry g = tensor::geometry_of<Kind, Tile>(s, best);
-  plans.push_back(plan_of<Kind, Tile>(index, problem, s, g, best, best_us));
+  plans.push_back(plan_of<Kind, Tile>(index, s, g, best, best_us));
 }
 
 template <Precision Kind>
