@@ -100,6 +100,9 @@ Share best_share(const Cpu& c, const ConvProblem& problem, const DeviceTraits& d
 
 // Rows that a strip copies, in a second-level cache beside a panel of filters.
 constexpr int64_t kStripBytes = 256 * 1024;
+// What a core has to wait for of the filters that each strip reads and of the rows that it copies: parts
+// share out the filters, bands the rows (ResNet's layers, one image, two AVX-512 cores).
+constexpr double kStreamedBytesPerUs = 30e3;
 
 bool are_pixels(const ConvProblem& p) {
   return p.operation == Operation::forward && p.dtype == DType::float32 && p.layout == Layout::nhwc &&
@@ -131,10 +134,13 @@ void append_pixels(const ConvProblem& problem, const DeviceTraits& device, std::
     plan.workspace_bytes = t.workers * g.worker * 4;
     plan.packing = "panels of " + std::to_string(t.lanes) + ", taps outside";
     plan.packed_weight_bytes = g.packed * 4;
-    const double tasks = static_cast<double>(s.batch * t.bands * t.parts);
-    const double of_worker = std::ceil(tasks / static_cast<double>(t.workers)) / tasks;
+    const int64_t tasks = s.batch * t.bands * t.parts, of_worker = divide_up(tasks, t.workers);
     const double rate = 1.33 * device.fp32_TFLOPs * 1e6 / static_cast<double>(threads);
-    plan.predicted_us = 5 + problem.flops() * of_worker / rate;
+    const int64_t strips = divide_up(divide_up(s.result_height, t.bands), t.strip_rows);
+    const double streamed = 4.0 * static_cast<double>(strips * (g.packed / t.parts + g.biases_at));
+    plan.predicted_us =
+        5 + static_cast<double>(of_worker) *
+                (problem.flops() / static_cast<double>(tasks) / rate + streamed / kStreamedBytesPerUs);
     plans.push_back(std::move(plan));
   }
 }
