@@ -37,6 +37,7 @@ struct FittedTimes {
 };
 
 #include "choose/measured/cpu_2_cores_avx2_random.inc"
+#include "choose/measured/cpu_2_cores_avx512_random.inc"
 #include "choose/measured/nvidia_h200_random.inc"
 
 struct Machine {
@@ -53,6 +54,9 @@ const std::vector<Machine>& machines() {
       {{"2 cores with AVX2", Backend::cpu, CpuIsa::avx2, cpu_2_cores_avx2_random_GBps},
        std::begin(cpu_2_cores_avx2_random),
        std::end(cpu_2_cores_avx2_random)},
+      {{"2 cores with AVX-512", Backend::cpu, CpuIsa::avx512, cpu_2_cores_avx512_random_GBps},
+       std::begin(cpu_2_cores_avx512_random),
+       std::end(cpu_2_cores_avx512_random)},
   };
   return all;
 }
