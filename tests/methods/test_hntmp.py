@@ -180,6 +180,15 @@ def test_pixels_of_more_images_than_threads_and_of_fewer() -> None:
             check("forward", case, torch.float32, True)
 
 
+@pytest.mark.parametrize(("channels", "size", "shared"), [(512, 7, "parts"), (64, 56, "bands")])
+def test_threads_share_out_what_is_more_of_rows_and_filters(channels: int, size: int, shared: str) -> None:
+    case = Dense(batch=1, channels=channels, filters=channels, height=size, width=size)
+    problem, device = problem_of(case, channels_last=True), _planning.core().Device.host_cpu(2)
+    plans = _planning.core().candidates("hntmp", problem, device, fitted=False)
+    fastest = min((plan for plan in plans if plan.candidate == "pixels"), key=lambda plan: plan.predicted_us)
+    assert {name: fastest.tiling[name] for name in ("bands", "parts")} == {"bands": 1, "parts": 1, shared: 2}
+
+
 def test_no_value_spreads() -> None:
     """An infinity is met by the taps that reach it alone: neither spare lanes nor padding multiply it."""
     case = Dense(channels=5, filters=19, height=9, width=12, batch=1)
