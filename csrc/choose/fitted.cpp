@@ -10,6 +10,7 @@
 
 #include "choose/measured_machine.h"
 #include "methods/native/native.h"
+#include "problem/native_halves.h"
 
 namespace convx {
 namespace {
@@ -138,10 +139,13 @@ Measured fitted_time(const std::string& algorithm, const ConvProblem& problem, c
                      double estimate_us) {
   const std::optional<Products> products = products_of(problem, device);
   if (!is_like_fitted(problem) || !products.has_value() || !(estimate_us > 0)) return {};
+  // The machines that were measured have no such instructions.
+  const bool is_cpu = device.backend == Backend::cpu;
+  if (is_cpu && *products == Products::half && has_native_halves()) return {};
   const Machine* machine = find_machine(machines(), device);
   if (machine == nullptr) return {};
   // Other GPUs of NVIDIA's have other kernels of cuDNN's; CPUs more of the same cores, or fewer.
-  if (device.backend != Backend::cpu && !is_same(machine->machine, device)) return {};
+  if (!is_cpu && !is_same(machine->machine, device)) return {};
   const Kind kind = kind_of(problem);
   const Operation operation = operation_of(algorithm, problem);
   const auto [begin, end] = of_algorithm(*machine, algorithm);

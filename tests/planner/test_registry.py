@@ -78,7 +78,7 @@ def test_estimates_count_where_torch_goes_by_groups(dtype: str, groups: int) -> 
             assert choice.plan.method != "native" and 4 * choice.plan.predicted_us < torch.predicted_us
             assert "an estimate of less than a quarter" in choice.why
         elif dtype != "float32":
-            assert choice.plan.method == "native" or choice.plan.source == "fitted on 2 cores with AVX2"
+            assert choice.plan.method == "native" or choice.plan.source.startswith("fitted on 2 cores with ")
 
 
 def test_native_is_last_and_depthwise_is_there() -> None:

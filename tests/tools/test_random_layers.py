@@ -24,6 +24,9 @@ H200 = _core.Device.known_device("h200")
 CPU = _core.Device.host_cpu(2)
 # As the planner names them in machines of two cores.
 INSTRUCTIONS = {"avx2": "AVX2", "avx512": "AVX-512"}
+MEASURED_CPU = pytest.mark.skipif(
+    CPU.isa not in INSTRUCTIONS, reason="no random layers were measured by baseline's kernels"
+)
 
 
 def _committed() -> list[Any]:
@@ -89,9 +92,13 @@ def test_choices_by_models_of_other_layers_win(committed: Fitted) -> None:
     assert by_others.slower < 0.01 and by_others.much_slower < 0.004
 
 
-@pytest.mark.skipif(CPU.isa not in INSTRUCTIONS, reason="no random layers were measured by baseline kernels")
+def dilated_on_cpu() -> Problem:
+    return next(each for each in wild.problems(31, 50, "cpu") if each.case.group == "depthwise dilated")
+
+
+@MEASURED_CPU
 def test_cpus_of_any_number_of_threads_have_a_models_times() -> None:
-    problem = next(each for each in wild.problems(31, 50, "cpu") if each.case.group == "depthwise dilated")
+    problem = replace(dilated_on_cpu(), dtype="float32")
     two, four = (fitted_plans(problem, _core.Device.host_cpu(threads)) for threads in (2, 4))
     assert two and {plan.name.partition(" ")[0] for plan in four} <= {
         plan.name.partition(" ")[0] for plan in two
@@ -100,6 +107,14 @@ def test_cpus_of_any_number_of_threads_have_a_models_times() -> None:
     assert all(plan.source == source and plan.doubt > 2 for plan in (*two, *four))
     native_two, native_four = (next(each for each in plans if each.name == "native") for plans in (two, four))
     assert native_four.predicted_us < 0.7 * native_two.predicted_us
+
+
+@MEASURED_CPU
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_cpus_with_products_of_16_bits_go_by_no_others_times(dtype: str) -> None:
+    flags = Path("/proc/cpuinfo").read_text().split()
+    has_own = any(each in flags for each in ("avx512_bf16", "avx512_fp16", "amx_bf16", "avx_ne_convert"))
+    assert bool(fitted_plans(replace(dilated_on_cpu(), dtype=dtype), CPU)) == (not has_own)
 
 
 def test_layers_unlike_the_fitted_ones_keep_their_estimates() -> None:
